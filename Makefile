@@ -19,7 +19,7 @@ PYTHON       ?= /usr/bin/python3
 OUT          := $(BUILD)/example-out
 
 .DEFAULT_GOAL := all
-.PHONY: all run test install bench fuzz check-format tidy clean asan deps-run deps-test
+.PHONY: all run test install bench fuzz check-format tidy clean asan fuzzers deps-run deps-test
 
 # Only a build folder that does not exist yet has to ask for packages: afterwards ninja knows.
 $(BUILD)/build.ninja:
@@ -32,7 +32,7 @@ $(ASAN_BUILD)/build.ninja:
 
 $(FUZZ_BUILD)/build.ninja:
 	@tools/install-deps.sh build fuzz
-	CC=clang meson setup $(FUZZ_BUILD) -Dfuzz=true --buildtype=debug
+	CC=clang meson setup $(FUZZ_BUILD) -Dfuzz=true -Dsanitize=true --buildtype=debugoptimized
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -52,8 +52,8 @@ run: deps-run
 	@tools/run-example.sh $(BUILD)/hutch $(OUT)
 
 test: deps-test
-	@$(MAKE) --no-print-directory all asan
-	@$(PYTHON) tools/run-tests.py --build $(BUILD) --asan-build $(ASAN_BUILD)
+	@$(MAKE) --no-print-directory all asan fuzzers
+	@$(PYTHON) tools/run-tests.py --build $(BUILD) --asan-build $(ASAN_BUILD) --fuzz-build $(FUZZ_BUILD)
 
 # libexecdir is compiled in, so another PREFIX than the build folder's means building again.
 install: all
@@ -65,8 +65,10 @@ bench: all
 	@tools/install-deps.sh bench
 	@$(PYTHON) bench/bench.py --hutch $(BUILD)/hutch
 
-fuzz: $(FUZZ_BUILD)/build.ninja
+fuzzers: $(FUZZ_BUILD)/build.ninja
 	@ninja -C $(FUZZ_BUILD)
+
+fuzz: fuzzers
 	@$(PYTHON) tools/run-fuzzers.py --build $(FUZZ_BUILD) --seconds $(FUZZ_SECONDS)
 
 SOURCES = $(shell git ls-files '*.c' '*.h' ':!tests' ':!examples')
