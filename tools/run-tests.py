@@ -24,6 +24,8 @@ PARTS = [
      [PYTHON, "tools/check-arrows.py"], 60),
     ("arrows-self-test", "the arrows check fails on bad trees",
      [PYTHON, "tools/check-arrows.py", "--self-test"], 60),
+    ("docs", "documents against probes, files and options",
+     [PYTHON, "tools/check-docs.py", "--hutch", "{build}/hutch"], 60),
     ("unit", "unit tests",
      ["meson", "test", "-C", "{build}", "--print-errorlogs"], 600),
     ("unit-asan", "unit tests under ASan and UBSan",
