@@ -71,7 +71,7 @@ fuzzers: $(FUZZ_BUILD)/build.ninja
 fuzz: fuzzers
 	@$(PYTHON) tools/run-fuzzers.py --build $(FUZZ_BUILD) --seconds $(FUZZ_SECONDS)
 
-SOURCES = $(shell git ls-files '*.c' '*.h' ':!tests' ':!examples')
+SOURCES = $(shell find src fuzz bench -name '*.[ch]' | sort)
 
 check-format:
 	@tools/install-deps.sh format
