@@ -316,10 +316,10 @@ def steps(hutch, rounds):
         for line in ran.stderr.splitlines():
             if not (match := STEP.match(line)):
                 continue
-            if match["name"] not in table:
-                order.append(match["name"])
-            number = float(match["number"]) * (1000 if match["unit"] == "ms" else 1)
-            table.setdefault(match["name"], []).append(number)
+            name = " ".join(f"{word:9}" for word in match["name"].split())
+            if name not in table:
+                order.append(name)
+            table.setdefault(name, []).append(float(match["number"]) * (1000 if match["unit"] == "ms" else 1))
         time.sleep(0.03)
     return [(name, percentile(table[name], 0.5)) for name in order]
 
