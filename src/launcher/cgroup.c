@@ -1,0 +1,521 @@
+#include "launcher/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/dir.h"
+#include "base/fd.h"
+
+/* Theory of operation.
+ *
+ * /proc/self/mountinfo says which hierarchies are mounted, /proc/self/cgroup where we are in them. For a v1 controller our group
+ * is made at the top of its hierarchy. On v2 a group with processes cannot give controllers to children, so the candidates
+ * are the top of the hierarchy (which is exempt) and then the ancestors of our own group: the nearest one we may write to that
+ * hands out the controllers. That finds `app.slice` of a user whose systemd delegated it, as well as a plain root.
+ *
+ * v2 wants two groups below hutch-ID because limits must not hold for the agent, and because the agent, which is no
+ * root of the host, may only clone into a group when it may write to the common ancestor (cgroups(7), delegation). Moving a process
+ * afterwards costs 10 ms of waiting for the kernel; being born in the group (CLONE_INTO_CGROUP) or writing "0" to a v1 `tasks` file costs
+ * microseconds. */
+
+static const char *const controller_names[CGROUP_N_CONTROLLERS] = {
+    [CGROUP_MEMORY] = "memory",
+    [CGROUP_PIDS] = "pids",
+    [CGROUP_CPU] = "cpu",
+};
+
+void cgroup_init(struct cgroup *cgroup)
+{
+    *cgroup = (struct cgroup){.agent_group = -1, .dir_of = {-1, -1, -1}};
+    for (unsigned i = 0; i < sizeof(cgroup->dirs) / sizeof(cgroup->dirs[0]); i++)
+        cgroup->dirs[i].fd = -1;
+}
+
+/* Where the hierarchies are mounted: v1 per controller, and v2. */
+struct hierarchies {
+    char v1[CGROUP_N_CONTROLLERS][CGROUP_PATH_MAX];
+    char v2[CGROUP_PATH_MAX];
+    char own[CGROUP_PATH_MAX]; /* our own group's path in v2, relative to its mount */
+};
+
+static bool has_word(const char *list, const char *word, const char *separators)
+{
+    size_t size = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)); at += size) {
+        bool begins = at == list || strchr(separators, at[-1]);
+        bool ends = at[size] == '\0' || strchr(separators, at[size]);
+        if (begins && ends)
+            return true;
+    }
+    return false;
+}
+
+/* A line of mountinfo (proc(5)): ID PARENT DEV ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE SUPEROPTIONS */
+static void read_mount_line(char *line, struct hierarchies *found)
+{
+    char *dash = strstr(line, " - ");
+    if (!dash)
+        return;
+    char type[16], super_options[256], mount_point[CGROUP_PATH_MAX], mount_options[256];
+    if (sscanf(dash + 3, "%15s %*s %255s", type, super_options) != 2 || strncmp(type, "cgroup", 6) != 0)
+        return;
+    if (sscanf(line, "%*s %*s %*s %*s %511s %255s", mount_point, mount_options) != 2)
+        return;
+    if (has_word(mount_options, "ro", ","))
+        return;
+    if (strcmp(type, "cgroup2") == 0) {
+        if (!found->v2[0])
+            strcpy(found->v2, mount_point);
+        return;
+    }
+    for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
+        if (has_word(super_options, controller_names[i], ",") && !found->v1[i][0])
+            strcpy(found->v1[i], mount_point);
+    }
+}
+
+static int for_each_line(const char *path, void (*each)(char *line, struct hierarchies *found), struct hierarchies *found)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -errno;
+    char line[4096];
+    while (fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = '\0';
+        each(line, found);
+    }
+    int r = ferror(file) ? -EIO : 0;
+    fclose(file);
+    return r;
+}
+
+static void read_own_line(char *line, struct hierarchies *found)
+{
+    if (strncmp(line, "0::/", 4) == 0)
+        snprintf(found->own, sizeof(found->own), "%.*s", CGROUP_PATH_MAX - 1, line + 3);
+}
+
+/* The controllers that `parent` can hand to its children, as a mask; enables what is not enabled yet. */
+static unsigned v2_controllers(const char *parent)
+{
+    autofd fd = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    char available[256], enabled[256];
+    if (fd_read_file_at(fd, "cgroup.controllers", available, sizeof(available)) < 0 ||
+        fd_read_file_at(fd, "cgroup.subtree_control", enabled, sizeof(enabled)) < 0)
+        return 0;
+    unsigned mask = 0;
+    for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
+        const char *name = controller_names[i];
+        bool on = has_word(enabled, name, " \n");
+        if (!on && has_word(available, name, " \n")) {
+            char text[16];
+            snprintf(text, sizeof(text), "+%s", name);
+            on = fd_write_file_at(fd, "cgroup.subtree_control", text) == 0;
+        }
+        if (on)
+            mask |= 1u << i;
+    }
+    return mask;
+}
+
+static bool may_make_groups(const char *parent)
+{
+    char file[CGROUP_PATH_MAX + 16];
+    snprintf(file, sizeof(file), "%s/cgroup.procs", parent);
+    return faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0 && faccessat(AT_FDCWD, file, W_OK, AT_EACCESS) == 0;
+}
+
+static bool add_dir(struct cgroup *cgroup, int version, const char *parent, const char *id, unsigned *index)
+{
+    char path[CGROUP_PATH_MAX];
+    if (snprintf(path, sizeof(path), "%s/hutch-%s", parent, id) >= (int)sizeof(path))
+        return false;
+    for (unsigned i = 0; i < cgroup->n_dirs; i++) {
+        if (strcmp(cgroup->dirs[i].path, path) == 0) { /* controllers mounted together */
+            *index = i;
+            return true;
+        }
+    }
+    *index = cgroup->n_dirs++;
+    cgroup->dirs[*index].version = version;
+    strcpy(cgroup->dirs[*index].path, path);
+    return true;
+}
+
+/* Chooses the v2 parent; `wanted` are the controllers that v1 does not have. Returns what it can hand out. */
+static unsigned v2_choose_parent(const struct hierarchies *found, unsigned wanted, char parent[CGROUP_PATH_MAX])
+{
+    unsigned best = 0;
+    char path[2 * CGROUP_PATH_MAX];
+    /* The top first, then from our own group's parent upwards. */
+    snprintf(path, sizeof(path), "%s", found->v2);
+    char own[CGROUP_PATH_MAX];
+    snprintf(own, sizeof(own), "%s", found->own);
+    while (best != wanted) {
+        if (may_make_groups(path)) {
+            unsigned mask = v2_controllers(path) & wanted;
+            if (__builtin_popcount(mask) > __builtin_popcount(best) && strlen(path) < CGROUP_PATH_MAX) {
+                best = mask;
+                strcpy(parent, path);
+            }
+        }
+        char *slash = strrchr(own, '/');
+        if (!slash || slash == own)
+            break;
+        *slash = '\0';
+        snprintf(path, sizeof(path), "%s%s", found->v2, own);
+    }
+    return best;
+}
+
+int cgroup_plan(struct cgroup *cgroup, const char *id, char detail[108])
+{
+    struct hierarchies found = {0};
+    snprintf(detail, 108, "/proc/self/mountinfo");
+    int r = for_each_line("/proc/self/mountinfo", read_mount_line, &found);
+    if (r < 0)
+        return r;
+    unsigned index, wanted = 0;
+    for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
+        cgroup->dir_of[i] = -1;
+        if (!found.v1[i][0]) {
+            wanted |= 1u << i;
+            cgroup->why[i] = found.v2[0] ? LAUNCH_WHY_NO_RIGHT : LAUNCH_WHY_NOT_MOUNTED;
+        } else if (!may_make_groups(found.v1[i])) {
+            cgroup->why[i] = LAUNCH_WHY_NO_RIGHT;
+        } else if (add_dir(cgroup, 1, found.v1[i], id, &index)) {
+            cgroup->dir_of[i] = (int)index;
+        }
+    }
+    if (wanted && found.v2[0]) {
+        snprintf(detail, 108, "/proc/self/cgroup");
+        r = for_each_line("/proc/self/cgroup", read_own_line, &found);
+        if (r < 0)
+            return r;
+        char parent[CGROUP_PATH_MAX];
+        unsigned mask = v2_choose_parent(&found, wanted, parent);
+        if (mask && add_dir(cgroup, 2, parent, id, &index)) {
+            for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
+                if (mask & (1u << i))
+                    cgroup->dir_of[i] = (int)index;
+                else if (wanted & (1u << i))
+                    cgroup->why[i] = LAUNCH_WHY_NOT_ENABLED;
+            }
+        }
+    }
+    detail[0] = '\0';
+    return 0;
+}
+
+static bool host_has_swap(void)
+{
+    char text[4096];
+    ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/swaps", text, sizeof(text));
+    char *line = n > 0 ? strchr(text, '\n') : NULL;
+    return n == -E2BIG || (line && line[1] != '\0');
+}
+
+/* One limit is a row: controller, version, file, how its number is written. */
+struct limit_row {
+    enum cgroup_controller controller;
+    int version;
+    const char *file;
+    enum launch_limit limit;
+    enum { NUMBER, ZERO, QUOTA_V1, PERIOD_V1, QUOTA_V2 } form;
+    bool swap; /* may be missing: then swap is not counted */
+};
+
+enum { CPU_PERIOD_US = 100000 };
+
+static const struct limit_row limit_rows[] = {
+    {CGROUP_MEMORY, 1, "memory.limit_in_bytes", LAUNCH_MEMORY, NUMBER, false},
+    {CGROUP_MEMORY, 1, "memory.memsw.limit_in_bytes", LAUNCH_MEMORY, NUMBER, true}, /* after the one above: never below it */
+    {CGROUP_PIDS, 1, "pids.max", LAUNCH_PIDS, NUMBER, false},
+    {CGROUP_CPU, 1, "cpu.cfs_period_us", LAUNCH_CPU, PERIOD_V1, false},
+    {CGROUP_CPU, 1, "cpu.cfs_quota_us", LAUNCH_CPU, QUOTA_V1, false},
+    {CGROUP_MEMORY, 2, "memory.max", LAUNCH_MEMORY, NUMBER, false},
+    {CGROUP_MEMORY, 2, "memory.swap.max", LAUNCH_MEMORY, ZERO, true},
+    {CGROUP_PIDS, 2, "pids.max", LAUNCH_PIDS, NUMBER, false},
+    {CGROUP_CPU, 2, "cpu.max", LAUNCH_CPU, QUOTA_V2, false},
+};
+
+static void format_limit(const struct limit_row *row, uint64_t value, char text[64])
+{
+    unsigned long long number = value;
+    switch (row->form) {
+    case NUMBER:
+        snprintf(text, 64, "%llu", number);
+        break;
+    case ZERO:
+        snprintf(text, 64, "0");
+        break;
+    case PERIOD_V1:
+        snprintf(text, 64, "%d", CPU_PERIOD_US);
+        break;
+    case QUOTA_V1:
+        snprintf(text, 64, "%llu", number * CPU_PERIOD_US / 1000);
+        break;
+    case QUOTA_V2:
+        snprintf(text, 64, "%llu %d", number * CPU_PERIOD_US / 1000, CPU_PERIOD_US);
+        break;
+    }
+}
+
+static int set_limits(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMITS], char detail[108])
+{
+    for (size_t i = 0; i < sizeof(limit_rows) / sizeof(limit_rows[0]); i++) {
+        const struct limit_row *row = &limit_rows[i];
+        int index = cgroup->dir_of[row->controller];
+        if (index < 0 || cgroup->dirs[index].version != row->version)
+            continue;
+        char text[64];
+        format_limit(row, limits[row->limit], text);
+        int r = fd_write_file_at(cgroup->dirs[index].fd, row->file, text);
+        if (r == -ENOENT && row->swap) {
+            cgroup->swap_uncounted = host_has_swap();
+        } else if (r < 0) {
+            snprintf(detail, 108, "%.80s: %s", cgroup->dirs[index].path, row->file);
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int make_v2(struct cgroup *cgroup, struct cgroup_dir *dir, int group, uid_t owner)
+{
+    char enable[64] = "";
+    for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
+        if (cgroup->dir_of[i] >= 0 && &cgroup->dirs[cgroup->dir_of[i]] == dir) {
+            strcat(enable, enable[0] ? " +" : "+");
+            strcat(enable, controller_names[i]);
+        }
+    }
+    int r = fd_write_file_at(group, "cgroup.subtree_control", enable);
+    if (r < 0)
+        return r;
+    if (mkdirat(group, "agent", 0755) < 0 || mkdirat(group, "code", 0755) < 0)
+        return -errno;
+    cgroup->agent_group = openat(group, "agent", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    dir->fd = openat(group, "code", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (cgroup->agent_group < 0 || dir->fd < 0)
+        return -errno;
+    /* The agent may clone into `code`, and make groups of its own below it. */
+    if (owner != (uid_t)-1 &&
+        (fchownat(group, "cgroup.procs", owner, owner, 0) < 0 || fchownat(dir->fd, "cgroup.procs", owner, owner, 0) < 0 ||
+         fchown(dir->fd, owner, owner) < 0))
+        return -errno;
+    return 0;
+}
+
+int cgroup_create(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMITS], uid_t owner, char detail[108])
+{
+    for (unsigned i = 0; i < cgroup->n_dirs; i++) {
+        struct cgroup_dir *dir = &cgroup->dirs[i];
+        snprintf(detail, 108, "%.107s", dir->path);
+        if (mkdir(dir->path, 0755) < 0)
+            return -errno;
+        int group = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (group < 0)
+            return -errno;
+        if (dir->version == 1) {
+            dir->fd = group;
+            continue;
+        }
+        int r = make_v2(cgroup, dir, group, owner);
+        close(group);
+        if (r < 0)
+            return r;
+    }
+    int r = set_limits(cgroup, limits, detail);
+    if (r < 0)
+        return r;
+    detail[0] = '\0';
+    return 0;
+}
+
+bool cgroup_needs_clone_into(const struct cgroup *cgroup)
+{
+    for (unsigned i = 0; i < cgroup->n_dirs; i++) {
+        if (cgroup->dirs[i].version == 2)
+            return true;
+    }
+    return false;
+}
+
+struct handle_row {
+    const char *key;
+    enum cgroup_controller controller;
+    const char *file[3]; /* by version */
+    int flags;
+};
+
+static const struct handle_row handle_rows[] = {
+    {"memory_events", CGROUP_MEMORY, {NULL, "memory.oom_control", "memory.events"}, O_RDONLY},
+    {"memory_peak", CGROUP_MEMORY, {NULL, "memory.max_usage_in_bytes", "memory.peak"}, O_RDONLY},
+    {"pids_events", CGROUP_PIDS, {NULL, "pids.events", "pids.events"}, O_RDONLY},
+};
+
+int cgroup_open_handles(const struct cgroup *cgroup, struct cgroup_handle handles[CGROUP_MAX_HANDLES])
+{
+    int n = 0;
+    for (unsigned i = 0; i < cgroup->n_dirs; i++) {
+        const struct cgroup_dir *dir = &cgroup->dirs[i];
+        int fd = dir->version == 2 ? fcntl(dir->fd, F_DUPFD_CLOEXEC, 3)
+                                   : openat(dir->fd, "tasks", O_WRONLY | O_CLOEXEC);
+        if (fd < 0)
+            return -errno;
+        handles[n++] = (struct cgroup_handle){dir->version == 2 ? "code_group" : "tasks", fd};
+    }
+    for (size_t i = 0; i < sizeof(handle_rows) / sizeof(handle_rows[0]); i++) {
+        const struct handle_row *row = &handle_rows[i];
+        int index = cgroup->dir_of[row->controller];
+        if (index < 0)
+            continue;
+        int fd = openat(cgroup->dirs[index].fd, row->file[cgroup->dirs[index].version], row->flags | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT)
+            continue; /* memory.peak came with 5.19; the agent then does not report a peak */
+        if (fd < 0)
+            return -errno;
+        handles[n++] = (struct cgroup_handle){row->key, fd};
+    }
+    return n;
+}
+
+void cgroup_unthrottle(const struct cgroup *cgroup)
+{
+    int index = cgroup->dir_of[CGROUP_CPU];
+    if (index < 0 || cgroup->dirs[index].fd < 0)
+        return;
+    /* Failure only makes the kill slower. */
+    if (cgroup->dirs[index].version == 1)
+        (void)fd_write_file_at(cgroup->dirs[index].fd, "cpu.cfs_quota_us", "-1");
+    else
+        (void)fd_write_file_at(cgroup->dirs[index].fd, "cpu.max", "max");
+}
+
+enum { REMOVE_WAIT_MS = 2000 };
+
+/* rmdir(2) of a group is EBUSY until its last task is gone, which is soon: they are all killed. No event tells of it on
+ * v1, so this looks again every millisecond. */
+static int remove_group(int dirfd, const char *name, uint64_t deadline_ms)
+{
+    while (unlinkat(dirfd, name, AT_REMOVEDIR) < 0) {
+        if (errno == ENOENT)
+            return 0;
+        if (errno != EBUSY || clock_monotonic_ms() >= deadline_ms)
+            return -errno;
+        poll(NULL, 0, 1);
+    }
+    return 0;
+}
+
+/* Removes a group and all below it, deepest first. The tree below `code` is made by the agent and by nobody else, but its depth is
+ * bounded all the same. */
+static int remove_tree(int dirfd, const char *name, uint64_t deadline_ms, int depth)
+{
+    autofd fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    struct dir_reader reader;
+    dir_reader_init(&reader, fd);
+    struct dir_entry entry;
+    int r;
+    while ((r = dir_reader_next(&reader, &entry)) > 0) {
+        if (entry.type == DT_DIR && depth > 0) {
+            r = remove_tree(fd, entry.name, deadline_ms, depth - 1);
+            if (r < 0)
+                return r;
+        }
+    }
+    if (r < 0)
+        return r;
+    return remove_group(dirfd, name, deadline_ms);
+}
+
+int cgroup_remove(struct cgroup *cgroup)
+{
+    uint64_t deadline_ms = clock_monotonic_ms() + REMOVE_WAIT_MS;
+    int result = 0;
+    for (unsigned i = 0; i < cgroup->n_dirs; i++) {
+        struct cgroup_dir *dir = &cgroup->dirs[i];
+        fd_clear(&dir->fd);
+        int r = dir->version == 1 ? remove_group(AT_FDCWD, dir->path, deadline_ms)
+                                  : remove_tree(AT_FDCWD, dir->path, deadline_ms, 4);
+        if (r < 0)
+            result = r;
+    }
+    return result;
+}
+
+void cgroup_clear(struct cgroup *cgroup)
+{
+    for (unsigned i = 0; i < cgroup->n_dirs; i++)
+        fd_clear(&cgroup->dirs[i].fd);
+    fd_clear(&cgroup->agent_group);
+}
+
+/* Kills what is in one group, not in those below. */
+static int kill_group(int group)
+{
+    FILE *file;
+    int fd = openat(group, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    file = fdopen(fd, "r");
+    if (!file) {
+        close(fd);
+        return -ENOMEM;
+    }
+    long pid;
+    int n = 0;
+    while (fscanf(file, "%ld", &pid) == 1) {
+        if (pid > 1 && pid != getpid()) {
+            (void)kill((pid_t)pid, SIGKILL); /* may just have ended */
+            n++;
+        }
+    }
+    fclose(file);
+    return n;
+}
+
+static int kill_tree(int dirfd, const char *name, int depth)
+{
+    autofd fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    int n = kill_group(fd);
+    struct dir_reader reader;
+    dir_reader_init(&reader, fd);
+    struct dir_entry entry;
+    while (n >= 0 && depth > 0 && dir_reader_next(&reader, &entry) > 0) {
+        if (entry.type == DT_DIR) {
+            int below = kill_tree(fd, entry.name, depth - 1);
+            n = below < 0 ? below : n + below;
+        }
+    }
+    return n;
+}
+
+int cgroup_sweep(const char *path)
+{
+    uint64_t deadline_ms = clock_monotonic_ms() + REMOVE_WAIT_MS;
+    int n;
+    do {
+        n = kill_tree(AT_FDCWD, path, 4);
+        if (n > 0)
+            poll(NULL, 0, 1);
+    } while (n > 0 && clock_monotonic_ms() < deadline_ms);
+    if (n < 0)
+        return n;
+    return remove_tree(AT_FDCWD, path, deadline_ms, 4);
+}

@@ -1,0 +1,245 @@
+/* hutch-launcher: makes native sandboxes for its client.
+ *
+ *   main.c     arguments, the loop over requests          ids.c     slots of host ids, id maps
+ *   sandbox.c  the launcher's side of making one           cgroup.c  limits of memory, processes, processors
+ *   inside.c   the child's side: the steps in order        disk.c    /workspace with a hard limit
+ *   root.c     its mount tree                              record.c  what to remove should this process be killed
+ *   net.c      its loopback
+ *
+ * Theory of operation: one thread, no allocation worth the name. It is started with one end of a SOCK_SEQPACKET pair and
+ * makes the sandbox of that connection (wire/launch.h). While code runs it sweeps what dead launchers left. End of file, SIGTERM or the
+ * end of the sandbox lead to the same place: kill, remove, leave. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/sys.h"
+#include "launcher/sandbox.h"
+
+enum { CLIENT_FD = 3 };
+
+static volatile sig_atomic_t asked_to_end;
+
+static void on_term(int signal_number)
+{
+    (void)signal_number;
+    asked_to_end = 1;
+}
+
+static void die(const char *what, int error)
+{
+    dprintf(STDERR_FILENO, "hutch-launcher: %s: %s\n", what, strerror(-error));
+    _exit(125);
+}
+
+/* Makes the directory and the missing ones above it, and opens it. It must be this user's and closed to writers that are not. */
+static int open_directory(const char *path, mode_t mode)
+{
+    char partial[4096];
+    if (path[0] != '/' || strlen(path) >= sizeof(partial))
+        return -EINVAL;
+    strcpy(partial, path);
+    for (char *at = partial + 1;; at++) {
+        if (*at != '/' && *at != '\0')
+            continue;
+        char saved = *at;
+        *at = '\0';
+        if (mkdir(partial, saved ? 0755 : mode) < 0 && errno != EEXIST)
+            return -errno;
+        *at = saved;
+        if (!saved)
+            break;
+    }
+    autofd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_uid != geteuid() || (st.st_mode & 022))
+        return -EPERM;
+    return fd_steal(&fd);
+}
+
+static void send_reply(struct sandbox *sandbox, const struct launch_reply *reply, bool with_fds)
+{
+    int fds[LAUNCH_N_FDS] = {[LAUNCH_FD_AGENT] = sandbox->agent, [LAUNCH_FD_WORKSPACE] = sandbox->workspace};
+    /* A client that is gone is seen by the next read. */
+    (void)fd_send_message(CLIENT_FD, reply, sizeof(*reply), fds, with_fds ? LAUNCH_N_FDS : 0);
+}
+
+static bool request_is_valid(const struct launch_request *request, struct launch_reply *reply)
+{
+    static const struct {
+        uint64_t least, most;
+    } bounds[LAUNCH_N_LIMITS] = {
+#define X(name, least, most) [LAUNCH_##name] = {least, most},
+        LAUNCH_BOUNDS(X)
+#undef X
+    };
+    reply->error = -EINVAL;
+    snprintf(reply->detail, sizeof(reply->detail), "request");
+    if (request->size != sizeof(*request) || request->version != LAUNCH_VERSION || request->reserved != 0 ||
+        request->fault > LAUNCH_FAULT_LAUNCHER)
+        return false;
+    for (int i = 0; i < LAUNCH_N_LIMITS && request->type == LAUNCH_CREATE; i++) {
+        snprintf(reply->detail, sizeof(reply->detail), "limit %d", i);
+        if (request->limits[i] < bounds[i].least || request->limits[i] > bounds[i].most)
+            return false;
+    }
+    reply->error = 0;
+    reply->detail[0] = '\0';
+    return true;
+}
+
+static void serve_create(struct sandbox *sandbox, const struct launcher *launcher, const struct launch_request *request,
+                         struct launch_reply *reply)
+{
+    if (sandbox->pidfd >= 0) {
+        reply->error = -EBUSY;
+        send_reply(sandbox, reply, false);
+        return;
+    }
+    int r = sandbox_create(sandbox, launcher, request, reply);
+    send_reply(sandbox, reply, r == 0);
+    fd_clear(&sandbox->agent);
+    if (r == 0)
+        sandbox_complete_record(sandbox);
+    /* The client waits for nothing now. What cannot be swept stays recorded for the next one; `hutch doctor` shows it. */
+    (void)record_sweep(launcher->state_fd);
+}
+
+static void serve_kill(struct sandbox *sandbox, const struct launch_request *request, struct launch_reply *reply)
+{
+    reply->step = LAUNCH_STEP_KILL;
+    reply->error = sandbox_kill(sandbox);
+    sandbox_fault(request, LAUNCH_STEP_KILL);
+    send_reply(sandbox, reply, false);
+}
+
+/* False when the client is gone or breaks the rules. */
+static bool serve_request(struct sandbox *sandbox, const struct launcher *launcher)
+{
+    struct launch_request request;
+    size_t n_fds = 0;
+    ssize_t n = fd_receive_message(CLIENT_FD, &request, sizeof(request), NULL, &n_fds);
+    if (n != sizeof(request))
+        return false;
+    struct launch_reply reply = {.size = sizeof(reply), .workspace_owner = -1};
+    if (!request_is_valid(&request, &reply)) {
+        send_reply(sandbox, &reply, false);
+        return false;
+    }
+    switch (request.type) {
+    case LAUNCH_CREATE:
+        serve_create(sandbox, launcher, &request, &reply);
+        return true;
+    case LAUNCH_KILL:
+        serve_kill(sandbox, &request, &reply);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void loop(struct sandbox *sandbox, const struct launcher *launcher)
+{
+    while (!asked_to_end) {
+        struct pollfd poll_fd = {.fd = CLIENT_FD, .events = POLLIN};
+        if (poll(&poll_fd, 1, -1) < 0) {
+            if (errno != EINTR)
+                return;
+        } else if (!serve_request(sandbox, launcher)) {
+            return;
+        }
+    }
+}
+
+/* Away from the caller's terminal, signals, streams and descriptors; what is not ours to hold is closed, or a caller who waits for the end of
+ * its pipe would wait for us. */
+static int detach(void)
+{
+    autofd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return -errno;
+    for (int i = 0; i < 3; i++) {
+        if (dup2(null, i) < 0)
+            return -errno;
+    }
+    int r = sys_close_range(CLIENT_FD + 1, ~0u, 0);
+    if (r < 0)
+        return r;
+    null = -1; /* closed above */
+    if (fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
+        return -errno;
+    (void)setsid(); /* -EPERM: is a session's leader already */
+    struct sigaction action = {.sa_handler = on_term};
+    sigset_t none;
+    sigemptyset(&none);
+    if (sigaction(SIGTERM, &action, NULL) < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0)
+        return -errno;
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+    umask(022);
+    return 0;
+}
+
+/* `hutch-launcher AGENT STATE_DIR`: the client's socket is descriptor 3. */
+int main(int argc, char **argv)
+{
+    uint64_t started_us = clock_monotonic_us();
+    struct stat st;
+    if (argc != 3 || fstat(CLIENT_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+        dprintf(STDERR_FILENO, "hutch-launcher is started by hutch, not by hand. See hutch(1).\n");
+        return 2;
+    }
+    struct launcher launcher = {.is_root = geteuid() == 0, .templates_fd = -1, .started_us = started_us};
+    int r = detach();
+    if (r < 0)
+        die("starting", r);
+    /* Changing the effective uid for clone3 must not cost the capabilities (see sandbox.c). An ordinary user's launcher stays dumpable: the
+     * child inherits that, and with it the right of this user to write its id maps. */
+    if (launcher.is_root && (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0))
+        die("securebits", -errno);
+
+    struct launch_reply reply = {.size = sizeof(reply), .step = LAUNCH_STEP_RECORD, .workspace_owner = -1};
+    struct sandbox sandbox;
+    sandbox_init(&sandbox);
+    char directory[4096];
+    snprintf(directory, sizeof(directory), "%s/run", argv[2]);
+    launcher.state_fd = open_directory(directory, 0700);
+    if (launcher.state_fd >= 0 && launcher.is_root) {
+        snprintf(directory, sizeof(directory), "%s/templates", argv[2]);
+        launcher.templates_fd = open_directory(directory, 0700);
+    }
+    if (launcher.state_fd < 0 || (launcher.is_root && launcher.templates_fd < 0)) {
+        reply.error = launcher.state_fd < 0 ? launcher.state_fd : launcher.templates_fd;
+        snprintf(reply.detail, sizeof(reply.detail), "%.107s", directory);
+    } else {
+        launcher.agent_fd = open(argv[1], O_RDONLY | O_CLOEXEC);
+        if (launcher.agent_fd < 0) {
+            reply.error = -errno;
+            reply.step = LAUNCH_STEP_AGENT;
+            snprintf(reply.detail, sizeof(reply.detail), "%.107s", argv[1]);
+        }
+    }
+    if (reply.error < 0) {
+        send_reply(&sandbox, &reply, false);
+        return 125;
+    }
+    loop(&sandbox, &launcher);
+    sandbox_destroy(&sandbox);
+    return 0;
+}

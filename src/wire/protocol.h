@@ -1,0 +1,57 @@
+#pragma once
+
+/* What the control frames of wire/frame.h carry: the names of their fields. Numbers are u64, all else text unless said.
+ *
+ * START
+ *   id              names the execution; [a-z0-9_]{1,32}. A second START of the same id is refused
+ *   argv            repeated, at least one; "{script}" as a whole argument stands for the script's path
+ *   env             repeated, NAME=VALUE: the whole environment
+ *   cwd             absolute
+ *   timeout_ms      wall clock (CLOCK_MONOTONIC), 0 = none
+ *   grace_ms        from TERM to KILL
+ *   output_bytes    the cap: head and tail kept; at sixteen times of it the execution is killed
+ *   stdin           1 = STDIN frames follow, 0 = /dev/null
+ *   script_name     optional: file name of the script (no '/'), put at /tmp/run-<id>/<script_name>
+ *   script_bytes    its size; that many bytes follow in SCRIPT frames, then the execution starts
+ *   sole            1 = nothing else runs in this sandbox: its end is the end of every process in it
+ *
+ * ENDED
+ *   exit_code       present when the main program exited
+ *   signal          present when a signal ended it (number)
+ *   reason          absent, or why the agent ended it: "timeout", "memory", "output", "cancelled"
+ *   limits_hit      repeated: "memory", "pids", "disk", "output"
+ *   stdout_bytes, stderr_bytes                  what the program wrote
+ *   stdout_dropped_bytes, stderr_dropped_bytes  what was dropped between head and tail
+ *   wall_ms, cpu_ms, peak_memory_bytes          peak_memory_bytes absent where nobody counts it
+ *
+ * ERROR
+ *   code            "bad_request" | "failed"
+ *   step            what was being done, as one word, e.g. "exec"
+ *   errno           its errno, 0 when there is none
+ *   message         a sentence
+ */
+
+enum {
+    PROTOCOL_ID_MAX = 32,
+    PROTOCOL_ARGV_MAX = 4096,             /* entries of argv and of env */
+    PROTOCOL_STDIN_WINDOW = 256 * 1024,   /* the client's first credit */
+    PROTOCOL_SCRIPT_MAX = 16 * 1024 * 1024,
+};
+
+/* The agent's descriptors, as the launcher places them before it starts the agent with `hutch-agent KEY=VALUE...`.
+ *
+ *   connection=FD      a connected stream socket to the client
+ *   spool=FD           memfd or unlinked file for output
+ *   agent_uid, code_uid    ids inside (code_uid == agent_uid: only one id exists, nothing is changed)
+ *   cgroup=none|v1|v2
+ *   tasks=FD,FD,...    v1: the `tasks` files that code writes "0" to before it drops its rights
+ *   code_group=FD      v2: directory of the group code is cloned into
+ *   memory_events=FD   v1 memory.oom_control, v2 memory.events
+ *   memory_peak=FD     v1 memory.max_usage_in_bytes, v2 memory.peak
+ *   pids_events=FD     pids.events
+ *   nofile, nproc, fsize_bytes, data_bytes   rlimits of the code (0 = leave as it is)
+ *   cpus=N             how many processors the code may use (0 = all): its affinity
+ *   first_cpu=N        the first of them, modulo those there are, so that sandboxes spread over the host
+ *   tied               1 = ends when its client's connection ends
+ *
+ * An absent key means that the thing is not there. The agent wipes its argument list. */
