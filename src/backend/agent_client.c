@@ -1,0 +1,739 @@
+/* Theory of operation
+ *
+ * One socket, two buffers. `out` holds what the agent has not taken yet: a whole START with its script, or one frame of
+ * input; new input is read only when it is empty, so it is bounded by those. `in` holds at least one whole frame. Frames are
+ * decoded in place; output goes to the sink from there, and while the sink has not taken all of it (`pending`) nothing is read from
+ * the agent, which spools: a slow reader of ours slows nobody.
+ *
+ * One poll(2) waits for everything. A descriptor is in its set only while something could be done with it: one that has hung
+ * up is reported whether it was asked for or not, and would make the loop spin. */
+#include "backend/agent_client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "wire/field.h"
+#include "wire/frame.h"
+#include "wire/protocol.h"
+
+enum {
+    ANSWER_MS = 30 * 1000,      /* how long the agent may be silent when it has something to do */
+    IN_CAPACITY = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX,
+    STDIN_PIECE = 64 * 1024,
+    OUTPUT_NUMBER_BYTES = 8,
+    BACKGROUND_PAUSE_MS = 500,  /* between looks whether our terminal is ours again */
+};
+
+struct AgentClient {
+    int fd;
+    GByteArray *out;
+    gsize out_sent;
+    gboolean out_broken; /* the agent reads no more; what it said before is still to be read */
+    guint8 *in;
+    gsize in_start, in_end;
+    gboolean greeted, in_ended;
+    guint64 heard_ms; /* when something last came, or was taken by the sink */
+
+    /* The execution */
+    char id[PROTOCOL_ID_MAX + 1];
+    gboolean has_stdin;
+    guint64 stdin_credit;
+    guint64 output_left; /* more output than this is against the rules */
+    guint64 end_ms;      /* when it must have ended; G_MAXUINT64: never */
+    guint64 grace_ms;
+};
+
+/* What of a decoded output frame the sink has not taken. */
+typedef struct {
+    AgentStream stream;
+    const char *data;
+    gsize size;
+    int wait_fd;
+} Pending;
+
+typedef struct {
+    AgentClient *client;
+    const AgentRelay *relay;
+    int stdin_fd; /* -1: ended */
+    guint64 stdin_pause_end_ms;
+    Pending pending;
+    gboolean cancelled, discards;
+    gboolean ended;
+    AgentOutcome *outcome;
+} Relay;
+
+const char *agent_reason_word(AgentReason reason)
+{
+    static const char *const words[] = {
+#define X(name, word) [AGENT_REASON_##name] = word,
+        AGENT_REASONS(X)
+#undef X
+    };
+    return words[reason];
+}
+
+static const struct {
+    AgentHit hit;
+    const char *word;
+} hit_words[] = {
+#define X(name, bit, word) {AGENT_HIT_##name, word},
+    AGENT_HITS(X)
+#undef X
+};
+
+const char *agent_hit_word(AgentHit hit)
+{
+    for (gsize i = 0; i < G_N_ELEMENTS(hit_words); i++) {
+        if (hit_words[i].hit == hit)
+            return hit_words[i].word;
+    }
+    return NULL;
+}
+
+static gboolean agent_error(GError **error, const char *sentence)
+{
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "the sandbox's agent %s", sentence);
+    return FALSE;
+}
+
+static gboolean broken_rule(GError **error)
+{
+    return agent_error(error, "sent something that is against the protocol; the sandbox was given up");
+}
+
+/* ---- sending */
+
+static void put_frame(AgentClient *client, enum frame_type type, const void *payload, gsize size)
+{
+    guint8 header[FRAME_HEADER_BYTES];
+    frame_encode_header(header, type, size);
+    g_byte_array_append(client->out, header, sizeof header);
+    if (size > 0)
+        g_byte_array_append(client->out, payload, (guint)size);
+}
+
+static void put_hello(AgentClient *client)
+{
+    guint8 buffer[64];
+    struct field_writer writer;
+    field_writer_init(&writer, buffer, sizeof buffer);
+    field_put_u64(&writer, "version", WIRE_VERSION);
+    put_frame(client, FRAME_HELLO, buffer, writer.size);
+}
+
+static void put_cancel(AgentClient *client)
+{
+    guint8 buffer[FIELD_KEY_MAX + PROTOCOL_ID_MAX + 16];
+    struct field_writer writer;
+    field_writer_init(&writer, buffer, sizeof buffer);
+    field_put_text(&writer, "id", client->id);
+    put_frame(client, FRAME_CANCEL, buffer, writer.size);
+}
+
+static void put_list(struct field_writer *writer, const char *key, const char *const *list)
+{
+    for (; *list; list++)
+        field_put_text(writer, key, *list);
+}
+
+static gboolean put_start(AgentClient *client, const AgentRequest *request, GError **error)
+{
+    g_autofree guint8 *buffer = g_malloc(FRAME_PAYLOAD_MAX);
+    struct field_writer writer;
+    field_writer_init(&writer, buffer, FRAME_PAYLOAD_MAX);
+    field_put_text(&writer, "id", request->id);
+    put_list(&writer, "argv", request->argv);
+    put_list(&writer, "env", request->env);
+    field_put_text(&writer, "cwd", request->cwd);
+    field_put_u64(&writer, "timeout_ms", request->timeout_ms);
+    field_put_u64(&writer, "grace_ms", request->grace_ms);
+    field_put_u64(&writer, "output_bytes", request->output_bytes);
+    field_put_u64(&writer, "stdin", request->has_stdin ? 1 : 0);
+    field_put_u64(&writer, "sole", request->sole ? 1 : 0);
+    if (request->script_name) {
+        field_put_text(&writer, "script_name", request->script_name);
+        field_put_u64(&writer, "script_bytes", request->script_size);
+    }
+    gboolean too_many = g_strv_length((char **)request->argv) > PROTOCOL_ARGV_MAX ||
+                        g_strv_length((char **)request->env) > PROTOCOL_ARGV_MAX;
+    if (writer.failed || too_many) {
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
+                    "the arguments and the environment do not fit: at most %d of each and %d KiB together; "
+                    "put large data into a file (--input)", PROTOCOL_ARGV_MAX, FRAME_PAYLOAD_MAX / 1024 - 1);
+        return FALSE;
+    }
+    put_frame(client, FRAME_START, buffer, writer.size);
+    for (gsize at = 0; at < request->script_size; at += FRAME_PAYLOAD_MAX)
+        put_frame(client, FRAME_SCRIPT, request->script + at, MIN(request->script_size - at, FRAME_PAYLOAD_MAX));
+    return TRUE;
+}
+
+static gboolean wants_to_send(const AgentClient *client)
+{
+    return client->out_sent < client->out->len;
+}
+
+/* Sends what the socket takes now. A broken connection is no error here: the agent may have said why before. */
+static void send_some(AgentClient *client)
+{
+    while (wants_to_send(client)) {
+        ssize_t n = send(client->fd, client->out->data + client->out_sent, client->out->len - client->out_sent,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (n < 0) {
+            client->out_broken = TRUE;
+            break;
+        }
+        client->out_sent += (gsize)n;
+    }
+    g_byte_array_set_size(client->out, 0);
+    client->out_sent = 0;
+}
+
+/* ---- receiving */
+
+static gboolean has_room(const AgentClient *client)
+{
+    return !client->in_ended && client->in_end - client->in_start < IN_CAPACITY;
+}
+
+static gboolean receive_some(AgentClient *client, GError **error)
+{
+    if (client->in_start > 0) {
+        memmove(client->in, client->in + client->in_start, client->in_end - client->in_start);
+        client->in_end -= client->in_start;
+        client->in_start = 0;
+    }
+    ssize_t n = recv(client->fd, client->in + client->in_end, IN_CAPACITY - client->in_end, MSG_DONTWAIT);
+    if (n > 0) {
+        client->in_end += (gsize)n;
+        client->heard_ms = clock_monotonic_ms();
+    } else if (n == 0 || errno == ECONNRESET) {
+        client->in_ended = TRUE;
+    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "cannot read from the sandbox's agent: %s", g_strerror(errno));
+        return FALSE;
+    }
+    return TRUE;
+}
+
+static gboolean check_hello(const struct frame *frame, GError **error)
+{
+    struct field_reader reader;
+    struct field field;
+    guint64 version = 0;
+    int result;
+    field_reader_init(&reader, frame->payload, frame->size);
+    while ((result = field_next(&reader, &field)) > 0) {
+        if (field_is(&field, "version") && field_u64(&field, &version) < 0)
+            return broken_rule(error);
+    }
+    if (frame->type != FRAME_HELLO || result < 0)
+        return broken_rule(error);
+    if (version < WIRE_VERSION)
+        return agent_error(error, "is older than this hutch; install all programs of one version");
+    return TRUE;
+}
+
+/* The next whole frame behind HELLO. FALSE without an error: more has to come first. */
+static gboolean next_frame(AgentClient *client, struct frame *frame, GError **error)
+{
+    for (;;) {
+        ssize_t n = frame_decode(client->in + client->in_start, client->in_end - client->in_start, frame);
+        if (n < 0)
+            return broken_rule(error);
+        if (n == 0) {
+            if (client->in_ended)
+                agent_error(error, "ended without an answer; it may have been killed from outside, or the host is out of memory");
+            return FALSE;
+        }
+        client->in_start += (gsize)n;
+        if (client->greeted)
+            return TRUE;
+        if (!check_hello(frame, error))
+            return FALSE;
+        client->greeted = TRUE;
+    }
+}
+
+static struct pollfd socket_pollfd(const AgentClient *client, gboolean receive)
+{
+    short events = (short)((receive && has_room(client) ? POLLIN : 0) | (wants_to_send(client) ? POLLOUT : 0));
+    return (struct pollfd){.fd = events ? client->fd : -1, .events = events};
+}
+
+static gboolean socket_ready(AgentClient *client, const struct pollfd *polled, GError **error)
+{
+    if (polled->revents & ~POLLIN)
+        send_some(client);
+    if ((polled->events & POLLIN) && (polled->revents & ~POLLOUT))
+        return receive_some(client, error);
+    return TRUE;
+}
+
+static int poll_timeout_ms(guint64 until_ms)
+{
+    guint64 now_ms = clock_monotonic_ms();
+    if (until_ms == G_MAXUINT64)
+        return -1;
+    return until_ms <= now_ms ? 0 : (int)MIN(until_ms - now_ms + 1, G_MAXINT32);
+}
+
+static gboolean poll_failed(GError **error)
+{
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "cannot wait for the sandbox's agent: poll: %s", g_strerror(errno));
+    return FALSE;
+}
+
+/* ---- start */
+
+AgentClient *agent_client_new(int fd)
+{
+    AgentClient *client = g_new0(AgentClient, 1);
+    client->fd = fd;
+    client->out = g_byte_array_new();
+    client->in = g_malloc(IN_CAPACITY);
+    put_hello(client); /* goes out with the first START: the agent's own is looked at when it comes */
+    return client;
+}
+
+void agent_client_free(AgentClient *client)
+{
+    if (!client)
+        return;
+    g_byte_array_unref(client->out);
+    g_free(client->in);
+    g_free(client);
+}
+
+static int read_refusal(const struct frame *frame, AgentRefusal *refusal)
+{
+    struct field_reader reader;
+    struct field field;
+    guint64 number = 0;
+    int result, bad = 0;
+    field_reader_init(&reader, frame->payload, frame->size);
+    while ((result = field_next(&reader, &field)) > 0) {
+        if (field_is(&field, "step"))
+            bad |= field_copy_text(&field, refusal->step, sizeof refusal->step);
+        else if (field_is(&field, "message"))
+            bad |= field_copy_text(&field, refusal->message, sizeof refusal->message);
+        else if (field_is(&field, "errno"))
+            bad |= field_u64(&field, &number);
+    }
+    if (result < 0 || bad < 0 || number > G_MAXINT16)
+        return -EPROTO;
+    if (refusal->step[0] == '\0')
+        g_strlcpy(refusal->step, "start", sizeof refusal->step);
+    refusal->error_number = (int)number;
+    return 0;
+}
+
+static gboolean refused(const struct frame *frame, AgentRefusal *refusal, GError **error)
+{
+    if (read_refusal(frame, refusal) < 0) {
+        memset(refusal, 0, sizeof *refusal);
+        return broken_rule(error);
+    }
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "the sandbox's agent could not start the program: %s: %s", refusal->step,
+                refusal->message[0] ? refusal->message : g_strerror(refusal->error_number));
+    return FALSE;
+}
+
+static void begin_execution(AgentClient *client, const AgentRequest *request)
+{
+    guint64 now_ms = clock_monotonic_ms();
+    g_strlcpy(client->id, request->id, sizeof client->id);
+    client->has_stdin = request->has_stdin;
+    client->stdin_credit = PROTOCOL_STDIN_WINDOW;
+    client->output_left = request->output_bytes + FRAME_PAYLOAD_MAX;
+    client->grace_ms = request->grace_ms;
+    client->end_ms = request->timeout_ms ? now_ms + request->timeout_ms + request->grace_ms : G_MAXUINT64;
+    client->heard_ms = now_ms;
+}
+
+gboolean agent_client_start(AgentClient *client, const AgentRequest *request, AgentRefusal *refusal, GError **error)
+{
+    memset(refusal, 0, sizeof *refusal);
+    if (!put_start(client, request, error))
+        return FALSE;
+    begin_execution(client, request);
+    send_some(client);
+    for (;;) {
+        struct frame frame;
+        GError *failed = NULL;
+        while (next_frame(client, &frame, &failed)) {
+            if (frame.type == FRAME_STARTED)
+                return TRUE;
+            if (frame.type == FRAME_ERROR)
+                return refused(&frame, refusal, error);
+            if (frame.type != FRAME_STDIN_CREDIT) /* may be left from the execution before */
+                return broken_rule(error);
+        }
+        if (failed) {
+            g_propagate_error(error, failed);
+            return FALSE;
+        }
+        struct pollfd polled = socket_pollfd(client, TRUE);
+        int n = poll(&polled, 1, poll_timeout_ms(client->heard_ms + ANSWER_MS));
+        if (n < 0 && errno != EINTR)
+            return poll_failed(error);
+        if (n == 0)
+            return agent_error(error, "did not start the program within 30 s");
+        if (n > 0 && !socket_ready(client, &polled, error))
+            return FALSE;
+    }
+}
+
+/* ---- relay */
+
+static void cancel(Relay *relay)
+{
+    if (!relay->cancelled) {
+        relay->cancelled = TRUE;
+        put_cancel(relay->client);
+        relay->client->end_ms = MIN(relay->client->end_ms, clock_monotonic_ms() + relay->client->grace_ms);
+    }
+}
+
+/* Offers pending output to the sink once. */
+static void hand_over(Relay *relay)
+{
+    Pending *pending = &relay->pending;
+    while (pending->size > 0) {
+        pending->wait_fd = -1;
+        gssize taken = relay->relay->sink->output(relay->relay->user, pending->stream, pending->data, pending->size,
+                                                  &pending->wait_fd);
+        if (taken < 0) {
+            cancel(relay);
+            relay->discards = TRUE;
+            relay->stdin_fd = -1;
+            pending->size = 0;
+            return;
+        }
+        if (taken > 0)
+            relay->client->heard_ms = clock_monotonic_ms();
+        pending->data += taken;
+        pending->size -= (gsize)taken;
+        if (pending->wait_fd >= 0)
+            return;
+    }
+}
+
+static gboolean take_output(Relay *relay, AgentStream stream, const struct frame *frame, GError **error)
+{
+    if (frame->size < OUTPUT_NUMBER_BYTES || frame->size - OUTPUT_NUMBER_BYTES > relay->client->output_left)
+        return broken_rule(error);
+    gsize size = frame->size - OUTPUT_NUMBER_BYTES;
+    relay->client->output_left -= size;
+    if (!relay->discards) {
+        relay->pending = (Pending){stream, (const char *)frame->payload + OUTPUT_NUMBER_BYTES, size, -1};
+        hand_over(relay);
+    }
+    return TRUE;
+}
+
+static gboolean take_stdout(Relay *relay, const struct frame *frame, GError **error)
+{
+    return take_output(relay, AGENT_STDOUT, frame, error);
+}
+
+static gboolean take_stderr(Relay *relay, const struct frame *frame, GError **error)
+{
+    return take_output(relay, AGENT_STDERR, frame, error);
+}
+
+static gboolean take_gap(Relay *relay, const struct frame *frame, GError **error)
+{
+    struct field_reader reader;
+    struct field field;
+    guint64 dropped[N_AGENT_STREAMS] = {0};
+    int result, bad = 0;
+    field_reader_init(&reader, frame->payload, frame->size);
+    while ((result = field_next(&reader, &field)) > 0) {
+        if (field_is(&field, "stdout_bytes"))
+            bad |= field_u64(&field, &dropped[AGENT_STDOUT]);
+        else if (field_is(&field, "stderr_bytes"))
+            bad |= field_u64(&field, &dropped[AGENT_STDERR]);
+    }
+    if (result < 0 || bad < 0)
+        return broken_rule(error);
+    if (!relay->discards)
+        relay->relay->sink->gap(relay->relay->user, dropped);
+    return TRUE;
+}
+
+static gboolean take_credit(Relay *relay, const struct frame *frame, GError **error)
+{
+    struct field_reader reader;
+    struct field field;
+    guint64 bytes = 0;
+    int result, bad = 0;
+    field_reader_init(&reader, frame->payload, frame->size);
+    while ((result = field_next(&reader, &field)) > 0) {
+        if (field_is(&field, "bytes"))
+            bad |= field_u64(&field, &bytes);
+    }
+    if (result < 0 || bad < 0)
+        return broken_rule(error);
+    if (__builtin_add_overflow(relay->client->stdin_credit, bytes, &relay->client->stdin_credit))
+        return broken_rule(error);
+    return TRUE;
+}
+
+/* A text field of ENDED as one of a list of words; the words of later versions are passed over. */
+static int read_reason(const struct field *field, AgentReason *reason)
+{
+    char word[32];
+    int result = field_copy_text(field, word, sizeof word);
+    if (result < 0)
+        return result;
+#define X(name, text)                       \
+    if (g_str_equal(word, text))            \
+        *reason = AGENT_REASON_##name;
+    AGENT_REASONS(X)
+#undef X
+    return *reason == AGENT_REASON_NONE ? -EPROTO : 0; /* an end that we cannot name must not pass for a plain one */
+}
+
+static int read_hit(const struct field *field, guint *hits)
+{
+    char word[32];
+    int result = field_copy_text(field, word, sizeof word);
+    for (gsize i = 0; result >= 0 && i < G_N_ELEMENTS(hit_words); i++) {
+        if (g_str_equal(word, hit_words[i].word))
+            *hits |= hit_words[i].hit;
+    }
+    return result;
+}
+
+typedef struct {
+    guint64 exit_code, signal, left_running;
+    gboolean has_signal;
+} RawEnd;
+
+static int read_ended_field(const struct field *field, AgentOutcome *outcome, RawEnd *end)
+{
+    const struct {
+        const char *key;
+        guint64 *value;
+        gboolean *present;
+    } numbers[] = {
+        {"exit_code", &end->exit_code, &outcome->exited},
+        {"signal", &end->signal, &end->has_signal},
+        {"left_running", &end->left_running, NULL},
+        {"stdout_bytes", &outcome->written_bytes[AGENT_STDOUT], NULL},
+        {"stderr_bytes", &outcome->written_bytes[AGENT_STDERR], NULL},
+        {"stdout_dropped_bytes", &outcome->dropped_bytes[AGENT_STDOUT], NULL},
+        {"stderr_dropped_bytes", &outcome->dropped_bytes[AGENT_STDERR], NULL},
+        {"wall_ms", &outcome->wall_ms, NULL},
+        {"cpu_ms", &outcome->cpu_ms, NULL},
+        {"peak_memory_bytes", &outcome->peak_memory_bytes, &outcome->has_peak_memory},
+    };
+    if (field_is(field, "reason"))
+        return read_reason(field, &outcome->reason);
+    if (field_is(field, "limits_hit"))
+        return read_hit(field, &outcome->hits);
+    for (gsize i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        if (field_is(field, numbers[i].key)) {
+            if (numbers[i].present)
+                *numbers[i].present = TRUE;
+            return field_u64(field, numbers[i].value);
+        }
+    }
+    return 0; /* of a later version */
+}
+
+static gboolean take_ended(Relay *relay, const struct frame *frame, GError **error)
+{
+    enum { EXIT_CODE_MAX = 255, SIGNAL_MAX = 64 };
+    struct field_reader reader;
+    struct field field;
+    RawEnd end = {0};
+    AgentOutcome *outcome = relay->outcome;
+    int result, bad = 0;
+    field_reader_init(&reader, frame->payload, frame->size);
+    while ((result = field_next(&reader, &field)) > 0)
+        bad |= read_ended_field(&field, outcome, &end);
+    outcome->left_running = end.left_running != 0;
+    if (!outcome->exited && !end.has_signal && outcome->left_running) {
+        end.signal = SIGKILL; /* was sent, and will take the program as soon as the kernel lets go of it */
+        end.has_signal = TRUE;
+    }
+    if (result < 0 || bad < 0 || outcome->exited == end.has_signal)
+        return broken_rule(error);
+    if (end.exit_code > EXIT_CODE_MAX || (end.has_signal && (end.signal == 0 || end.signal > SIGNAL_MAX)))
+        return broken_rule(error);
+    outcome->exit_code = (int)end.exit_code;
+    outcome->signal = (int)end.signal;
+    relay->ended = TRUE;
+    return TRUE;
+}
+
+static gboolean take_error(G_GNUC_UNUSED Relay *relay, const struct frame *frame, GError **error)
+{
+    AgentRefusal refusal = {0};
+    if (read_refusal(frame, &refusal) < 0)
+        return broken_rule(error);
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "the sandbox's agent gave the program up: %s: %s", refusal.step, refusal.message);
+    return FALSE;
+}
+
+/* What may come while an execution runs; everything else is against the rules. */
+static const struct {
+    enum frame_type type;
+    gboolean (*take)(Relay *relay, const struct frame *frame, GError **error);
+} takers[] = {
+    {FRAME_STDOUT, take_stdout}, {FRAME_STDERR, take_stderr},       {FRAME_GAP, take_gap},
+    {FRAME_ENDED, take_ended},   {FRAME_STDIN_CREDIT, take_credit}, {FRAME_ERROR, take_error},
+};
+
+static gboolean take_frame(Relay *relay, const struct frame *frame, GError **error)
+{
+    for (gsize i = 0; i < G_N_ELEMENTS(takers); i++) {
+        if (takers[i].type == frame->type)
+            return takers[i].take(relay, frame, error);
+    }
+    return broken_rule(error);
+}
+
+/* Takes frames until the execution ended, the sink wants to wait, or more has to come. */
+static gboolean take_frames(Relay *relay, GError **error)
+{
+    struct frame frame;
+    GError *failed = NULL;
+    while (!relay->ended && relay->pending.size == 0 && next_frame(relay->client, &frame, &failed)) {
+        if (!take_frame(relay, &frame, error))
+            return FALSE;
+    }
+    if (failed)
+        g_propagate_error(error, failed);
+    return failed == NULL;
+}
+
+/* Reading a terminal that is another job's would stop us (SIGTTIN): such input waits. */
+static gboolean terminal_is_foreign(int fd)
+{
+    pid_t foreground = tcgetpgrp(fd);
+    return foreground >= 0 && foreground != getpgrp();
+}
+
+static void read_stdin(Relay *relay)
+{
+    AgentClient *client = relay->client;
+    if (terminal_is_foreign(relay->stdin_fd)) {
+        relay->stdin_pause_end_ms = clock_monotonic_ms() + BACKGROUND_PAUSE_MS;
+        return;
+    }
+    gsize room = MIN(client->stdin_credit, STDIN_PIECE);
+    g_byte_array_set_size(client->out, (guint)(FRAME_HEADER_BYTES + room));
+    ssize_t n = read(relay->stdin_fd, client->out->data + FRAME_HEADER_BYTES, room);
+    int failed = n < 0 ? errno : 0;
+    g_byte_array_set_size(client->out, 0);
+    if (failed == EINTR || failed == EAGAIN || failed == EWOULDBLOCK)
+        return;
+    if (n > 0) {
+        frame_encode_header(client->out->data, FRAME_STDIN, (gsize)n);
+        g_byte_array_set_size(client->out, (guint)(FRAME_HEADER_BYTES + n));
+        client->stdin_credit -= (guint64)n;
+    } else { /* its end; input that cannot be read (a directory, a vanished terminal) has none either */
+        put_frame(client, FRAME_STDIN_END, NULL, 0);
+        relay->stdin_fd = -1;
+    }
+}
+
+static gboolean wants_stdin(const Relay *relay)
+{
+    return relay->stdin_fd >= 0 && relay->client->stdin_credit > 0 && !wants_to_send(relay->client) &&
+           !relay->client->out_broken && clock_monotonic_ms() >= relay->stdin_pause_end_ms;
+}
+
+/* When poll(2) must return although nothing happened. */
+static guint64 next_look_ms(const Relay *relay)
+{
+    guint64 until = G_MAXUINT64;
+    if (relay->stdin_fd >= 0 && relay->stdin_pause_end_ms > clock_monotonic_ms())
+        until = relay->stdin_pause_end_ms;
+    if (relay->pending.size == 0 && relay->client->end_ms != G_MAXUINT64) {
+        guint64 silent = MAX(relay->client->end_ms, relay->client->heard_ms) + ANSWER_MS;
+        until = MIN(until, silent);
+    }
+    return until;
+}
+
+static gboolean is_overdue(const Relay *relay)
+{
+    const AgentClient *client = relay->client;
+    return relay->pending.size == 0 && client->end_ms != G_MAXUINT64 &&
+           clock_monotonic_ms() > MAX(client->end_ms, client->heard_ms) + ANSWER_MS;
+}
+
+static gboolean obey_wish(Relay *relay, GError **error)
+{
+    switch (relay->relay->wish(relay->relay->user)) {
+    case AGENT_CANCEL:
+        cancel(relay);
+        return TRUE;
+    case AGENT_GIVE_UP:
+        g_set_error_literal(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "given up before the program had ended");
+        return FALSE;
+    case AGENT_GO_ON:
+        break;
+    }
+    return TRUE;
+}
+
+static gboolean wait_and_move(Relay *relay, GError **error)
+{
+    enum { SOCKET, STDIN, WISH, SINK, N_FDS };
+    AgentClient *client = relay->client;
+    struct pollfd polled[N_FDS] = {
+        [SOCKET] = socket_pollfd(client, relay->pending.size == 0),
+        [STDIN] = {.fd = wants_stdin(relay) ? relay->stdin_fd : -1, .events = POLLIN},
+        [WISH] = {.fd = relay->relay->wish_fd, .events = POLLIN},
+        [SINK] = {.fd = relay->pending.size > 0 ? relay->pending.wait_fd : -1, .events = POLLOUT},
+    };
+    int n = poll(polled, N_FDS, poll_timeout_ms(next_look_ms(relay)));
+    if (n < 0 && errno != EINTR)
+        return poll_failed(error);
+    if (n <= 0)
+        return is_overdue(relay) ? agent_error(error, "has been silent for 30 s after the program had to end") : TRUE;
+    if (polled[WISH].revents && !obey_wish(relay, error))
+        return FALSE;
+    if (polled[SINK].revents)
+        hand_over(relay);
+    if (polled[STDIN].revents && relay->stdin_fd >= 0 && !wants_to_send(client))
+        read_stdin(relay);
+    if (polled[SOCKET].revents && !socket_ready(client, &polled[SOCKET], error))
+        return FALSE;
+    if (wants_to_send(client)) /* what was just put there */
+        send_some(client);
+    return TRUE;
+}
+
+gboolean agent_client_relay(AgentClient *client, const AgentRelay *relay, AgentOutcome *outcome, GError **error)
+{
+    memset(outcome, 0, sizeof *outcome);
+    Relay state = {.client = client, .relay = relay, .stdin_fd = -1, .outcome = outcome};
+    if (client->has_stdin)
+        state.stdin_fd = relay->stdin_fd;
+    if (client->has_stdin && relay->stdin_fd < 0)
+        put_frame(client, FRAME_STDIN_END, NULL, 0);
+    send_some(client);
+    for (;;) {
+        if (!take_frames(&state, error))
+            return FALSE;
+        if (state.ended)
+            return TRUE;
+        if (!wait_and_move(&state, error))
+            return FALSE;
+    }
+}
