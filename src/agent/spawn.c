@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/confine.h"
@@ -75,28 +74,27 @@ static int place_descriptors(struct child *child)
     return sys_close_range(ERROR_FD + 1, ~0U, 0);
 }
 
-/* As many processors as the code may use, so that programs count them right; which ones is left to chance, so that sandboxes do
- * not all sit on the first. The quota of the cgroup is what holds. */
+/* As many processors as the code may use, so that programs count them right. The first one is the launcher's choice, so that
+ * sandboxes spread. The quota of the cgroup is what holds. */
 static int set_affinity(struct child *child)
 {
-    size_t wanted = child->plan->settings->cpus;
+    const struct settings *settings = child->plan->settings;
     cpu_set_t all, some;
-    if (wanted == 0)
+    if (settings->cpus == 0)
         return 0;
     if (sched_getaffinity(0, sizeof(all), &all) < 0)
         return -errno;
     size_t count = (size_t)CPU_COUNT(&all);
-    if (wanted >= count)
+    if (settings->cpus >= count)
         return 0;
-    unsigned first = 0;
-    if (getrandom(&first, sizeof(first), GRND_NONBLOCK) < 0)
-        first = 0; /* no entropy yet, early at boot */
     CPU_ZERO(&some);
-    for (size_t cpu = first % CPU_SETSIZE; wanted > 0; cpu = (cpu + 1) % CPU_SETSIZE) {
-        if (CPU_ISSET(cpu, &all)) {
+    size_t first = settings->first_cpu % count, index = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all))
+            continue;
+        if ((index + count - first) % count < settings->cpus) /* how far behind the first one, in a ring */
             CPU_SET(cpu, &some);
-            wanted--;
-        }
+        index++;
     }
     return sched_setaffinity(0, sizeof(some), &some) < 0 ? -errno : 0;
 }
