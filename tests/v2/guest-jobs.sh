@@ -26,8 +26,8 @@ hostname v2guest
 ip link set lo up
 mount -t cgroup2 -o nsdelegate,memory_recursiveprot cgroup2 "$cg"
 
-# systemd's tree on Debian 12. `+io` stays above the users, as there: user@.service has
-# Delegate=pids memory cpu.
+# systemd's tree on Debian 12. user@.service has Delegate=pids memory cpu; so the manager could hand out
+# `cpu` too, but does not before a unit asks for it.
 controllers() { echo "$2" >"$cg/$1/cgroup.subtree_control"; }
 mkdir "$cg/init.scope"
 for pid in $(cat "$cg/cgroup.procs"); do
@@ -58,8 +58,8 @@ add_user() {
         chown "$2:$2" "$cg/$manager/$file"
     done
     ( as_user "$1" "$2" sh -c "mkdir -p $cg/$manager/init.scope $cg/$manager/app.slice/run-1.scope
-        echo '+cpu +memory +pids' >$cg/$manager/cgroup.subtree_control
-        echo '+cpu +memory +pids' >$cg/$manager/app.slice/cgroup.subtree_control" )
+        echo '+memory +pids' >$cg/$manager/cgroup.subtree_control
+        echo '+memory +pids' >$cg/$manager/app.slice/cgroup.subtree_control" )
     # Somebody is at home: a manager's own cgroup is never empty.
     enter "$manager/init.scope" as_user "$1" "$2" sleep 100000 3>&- 5>&- 6>&- &
 }

@@ -27,10 +27,19 @@ import vm
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_CACHE = os.path.join(HERE, "..", "..", "build", "v2-cache")
 
-# Emulation is slower than the machine by about this much; tests multiply what they are ready to wait.
-SLOWNESS = "10"
+# Tests multiply by this what they are ready to wait for; emulation is slower than a processor.
+SLOWNESS = "4"
 BIN = "/run/v2/hutch"
 TESTS = "/run/v2/tests"
+SUITE = TESTS + "/v2/limits.py"
+
+# What each of the guest's users is: has it cgroups of its own, and where is its state. /tmp is an overlay
+# there, so state goes where it would go by default.
+USERS = {
+    "root": ("yes", {"HUTCH_STATE_DIR": "/var/lib/hutch/run"}),
+    "delegated": ("yes", {"XDG_STATE_HOME": "/home/hutch-v2/.local/state"}),
+    "plain": ("no", {"XDG_STATE_HOME": "/home/hutch-v2-plain/.local/state"}),
+}
 CANNOT_RUN, GUEST_FAILED = 77, 124
 
 
@@ -38,13 +47,14 @@ def _arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hutch", metavar="PATH", help="the program to test")
-    parser.add_argument("--as", dest="who", choices=vm.MACHINES, action="append",
+    parser.add_argument("--as", dest="who", choices=vm.USERS, action="append",
                         help="whom to run as; may be repeated; default: root, for --hutch all")
     parser.add_argument("--only", metavar="WORD", help="of the suite, only tests with WORD in the name")
     parser.add_argument("--prepare", action="store_true", help="fetch the kernel and stop")
     parser.add_argument("--self-test", action="store_true", help="check the guest itself")
     parser.add_argument("--cache", metavar="DIR", default=DEFAULT_CACHE, help="where the kernel is kept")
-    parser.add_argument("--timeout", metavar="S", type=float, default=170, help="for the whole")
+    parser.add_argument("--timeout", metavar="S", type=float, default=900,
+                        help="for the whole; what is usual is two to three minutes")
     parser.add_argument("--verbose", action="store_true", help="say what the guest reports")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     args = parser.parse_args()
@@ -57,19 +67,24 @@ def _arguments():
 
 def _jobs(args):
     """(jobs, binds) for what was asked."""
-    binds = [(HERE, TESTS)]
-    env = {"HUTCH_TEST_SLOWNESS": SLOWNESS, "PYTHONDONTWRITEBYTECODE": "1"}
-    if args.command:
-        return [vm.Job(args.command, who, env) for who in args.who or ["root"]], binds
-    if args.self_test:
-        return [vm.Job(["/usr/bin/python3", f"{TESTS}/self_test.py", who], who, env)
-                for who in args.who or vm.MACHINES], binds
-    path = os.path.realpath(args.hutch)
-    binds.append((os.path.dirname(path), BIN))
-    suite = ["/usr/bin/python3", f"{TESTS}/limits.py", "--hutch", f"{BIN}/{os.path.basename(path)}"]
-    if args.only:
-        suite += ["--only", args.only]
-    return [vm.Job(suite, who, env) for who in args.who or vm.MACHINES], binds
+    binds = [(os.path.dirname(HERE), TESTS)]
+    if args.hutch:
+        path = os.path.realpath(args.hutch)
+        binds.append((os.path.dirname(path), BIN))
+
+    def argv(who):
+        if args.command:
+            return args.command
+        if args.self_test:
+            return ["/usr/bin/python3", f"{TESTS}/v2/self_test.py", who]
+        suite = ["/usr/bin/python3", SUITE, "--hutch", f"{BIN}/{os.path.basename(path)}",
+                 "--cgroup", USERS[who][0]]
+        return suite + (["--only", args.only] if args.only else []) + (["-v"] if args.verbose else [])
+
+    whom = args.who or (["root"] if args.command else vm.USERS)
+    common = {"HUTCH_TEST_SLOWNESS": SLOWNESS, "PYTHONDONTWRITEBYTECODE": "1"}
+    common.update((name, os.environ[name]) for name in ("CI",) if name in os.environ)
+    return [vm.Job(argv(who), who, {**common, **USERS[who][1]}) for who in whom], binds
 
 
 def _sum_up(result, jobs):

@@ -212,6 +212,69 @@ def root_agent_clones_into_code():
     assert results == expected, results
 
 
+def root_other_owner():
+    """Root takes the effective uid that is to own the user namespace. Being born in a cgroup is then
+    asked of that uid, and refused, for the common ancestor is root's, until the capabilities that went
+    with the uid are raised again (permitted ones stay)."""
+    top = f"{CG}/self-test"
+    os.mkdir(top)
+    zygote = 1879048192
+    all_capabilities = (1 << (int(read("/proc/sys/kernel/cap_last_cap")) + 1)) - 1
+
+    def clone(raise_again):
+        os.setresuid(-1, zygote, -1)
+        if raise_again:
+            low, high = all_capabilities & 0xffffffff, all_capabilities >> 32
+            header = struct.pack("II", 0x20080522, 0)
+            data = struct.pack("6I", low, low, 0, high, high, 0)
+            syscall(126, ctypes.c_char_p(header), ctypes.c_char_p(data))
+        return errno_of(born_in, top, lambda: 0, CLONE_NEWUSER)
+    refused, allowed = in_child(lambda: clone(False)), in_child(lambda: clone(True))
+    os.rmdir(top)
+    assert (refused, allowed) == (errno.EACCES, 0), (refused, allowed)
+
+
+def root_init_in_the_eyes_of_code():
+    """What code born in S/code, with a cgroup namespace of its own, sees of process 1 in S/agent."""
+    top = f"{CG}/self-test"
+    for folder in (top, f"{top}/agent", f"{top}/code"):
+        os.mkdir(folder)
+
+    def agent():
+        def code():
+            syscall(272, CLONE_NEWCGROUP)
+            return 0 if read(f"/proc/{os.getppid()}/cgroup") == "0::/../agent\n" else 1
+        return born_in(f"{top}/code", code)
+    status = born_in(f"{top}/agent", agent)
+    for folder in (f"{top}/code", f"{top}/agent", top):
+        os.rmdir(folder)
+    assert status == 0, status
+
+
+def root_refused_forks_are_counted():
+    """pids.events tells of a refused fork, also of one by CLONE_INTO_CGROUP. Where a group below the
+    limit has the controller too, it is told there until 6.11, and in the limit's group since."""
+    top = f"{CG}/self-test"
+    for folder in (top, f"{top}/below"):
+        os.mkdir(folder)
+    write(f"{top}/cgroup.subtree_control", "+pids")
+    write(f"{top}/pids.max", "1")
+
+    def forks():
+        return errno_of(lambda: in_child(lambda: 0))
+    status = born_in(f"{top}/below", forks)
+    events = [read(f"{top}{name}/pids.events").split() for name in ("", "/below")]
+    os.rmdir(f"{top}/below")
+    write(f"{top}/cgroup.subtree_control", "-pids")
+    write(f"{top}/pids.max", "0")
+    born = error_of(born_in, top, lambda: 0)
+    after = read(f"{top}/pids.events").split()
+    os.rmdir(top)
+    assert status == errno.EAGAIN and born == "EAGAIN", (status, born)
+    assert events in ([["max", "0"], ["max", "1"]], [["max", "1"], ["max", "0"]]), events
+    assert after == ["max", "1"], after
+
+
 def root_busy_rules():
     """Controllers for children and processes of its own exclude each other."""
     top = f"{CG}/self-test"
@@ -232,21 +295,38 @@ def delegated_place():
     assert own_cgroup() == "0::" + f"{USER}/app.slice/run-1.scope\n"[len(CG):], own_cgroup()
     assert os.stat(f"{USER}/app.slice/memory.max").st_uid == os.getuid()
     assert os.stat(f"{USER}/memory.max").st_uid == 0
-    assert "io" not in read(f"{USER}/cgroup.controllers").split()
+    assert set(read(f"{USER}/cgroup.controllers").split()) == {"cpu", "memory", "pids"}
 
 
 def delegated_sibling():
-    """Beside the own scope: made, limited, entered by birth and by moving, removed."""
+    """Beside the own scope: made, limited, entered by birth and by moving, removed. But `cpu` is not on
+    there as the manager leaves it."""
     top = f"{USER}/app.slice/self-test"
     os.mkdir(top)
-    assert {"cpu", "memory", "pids"} <= set(read(f"{top}/cgroup.controllers").split())
-    for name, value in (("memory.max", "64M"), ("memory.swap.max", "0"), ("pids.max", "20"),
-                        ("cpu.max", "50000 100000")):
+    assert set(read(f"{top}/cgroup.controllers").split()) == {"memory", "pids"}
+    for name, value in (("memory.max", "64M"), ("memory.swap.max", "0"), ("pids.max", "20")):
         write(f"{top}/{name}", value)
     assert born_in(top, lambda: 0, CLONE_NEWUSER) == 0
     assert in_child(lambda: errno_of(write, f"{top}/cgroup.procs", "0")) == 0
     assert in_child(lambda: errno_of(write, f"{top}/cgroup.kill", "1")) == 0
     os.rmdir(top)
+
+
+def delegated_top():
+    """Right below the delegated directory, where `cpu` can be turned on with everybody running."""
+    top = f"{USER}/self-test"
+    assert error_of(write, f"{USER}/app.slice/cgroup.subtree_control", "+cpu") == "ENOENT"
+    write(f"{USER}/cgroup.subtree_control", "+cpu")
+    for folder in (top, f"{top}/code"):
+        os.mkdir(folder)
+    write(f"{top}/cgroup.subtree_control", "+cpu +memory +pids")
+    write(f"{top}/code/cpu.max", "50000 100000")
+    assert born_in(f"{top}/code", lambda: 0, CLONE_NEWUSER) == 0
+    # Somebody who uses it below keeps others from turning it off above.
+    assert error_of(write, f"{USER}/cgroup.subtree_control", "-cpu") == "EBUSY"
+    for folder in (f"{top}/code", top):
+        os.rmdir(folder)
+    write(f"{USER}/cgroup.subtree_control", "-cpu")
 
 
 def delegated_below_itself():
@@ -268,7 +348,7 @@ def delegated_alone_below_itself():
     def child():
         os.mkdir(f"{scope}/leaf")
         write(f"{scope}/leaf/cgroup.procs", "0")
-        write(f"{scope}/cgroup.subtree_control", "+memory +pids +cpu")
+        write(f"{scope}/cgroup.subtree_control", "+memory +pids")
         return 0 if os.path.exists(f"{scope}/leaf/memory.max") else 1
     assert born_in(scope, child) == 0
     os.rmdir(f"{scope}/leaf")

@@ -15,7 +15,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MACHINES = ("root", "delegated", "plain")
+USERS = ("root", "delegated", "plain")
 SCRATCH_BYTES = 3 << 30     # sparse
 SWAP_BYTES = 256 << 20      # exists so that "no swap" is a statement
 QEMU = "qemu-system-x86_64"
@@ -27,10 +27,10 @@ class GuestError(Exception):
 
 
 class Job:
-    """One command in the guest. `who` is one of MACHINES."""
+    """One command in the guest. `who` is one of USERS."""
 
     def __init__(self, argv, who="root", env=None):
-        if who not in MACHINES:
+        if who not in USERS:
             raise ValueError(f"no user {who}")
         self.argv, self.who, self.env = argv, who, env or {}
 
@@ -100,7 +100,7 @@ def _sparse(path, size):
 
 
 def _command(kernel, work, ports):
-    append = ("console=ttyS0 quiet loglevel=5 panic=-1 nokaslr mitigations=off "
+    append = ("console=ttyS0 quiet loglevel=3 panic=-1 nokaslr mitigations=off "
               "random.trust_cpu=on cgroup_no_v1=all")
     argv = [QEMU, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2G",
@@ -164,7 +164,7 @@ def _follow(process, ports, deadline, result, verbose):
     result.seconds = time.monotonic() - started
 
 
-def run(kernel, jobs, binds=(), timeout_s=170, verbose=False, work_parent=None):
+def run(kernel, jobs, binds=(), timeout_s=900, verbose=False, work_parent=None):
     """Boots, runs the jobs one after the other, ends. Their output is relayed as it comes.
 
     binds: pairs of a folder of the host and where the guest shows it. timeout_s bounds the whole.
