@@ -63,6 +63,7 @@ typedef struct {
     guint64 stdin_pause_end_ms;
     Pending pending;
     gboolean cancelled, discards;
+    gboolean hurries; /* our own side wants an end: a reader that takes nothing is waited for no longer than the grace */
     gboolean ended;
     AgentOutcome *outcome;
 } Relay;
@@ -656,12 +657,23 @@ static gboolean wants_stdin(const Relay *relay)
            !relay->client->out_broken && clock_monotonic_ms() >= relay->stdin_pause_end_ms;
 }
 
+/* Output that nobody takes must not keep a program that was told to end. */
+static void drop_when_late(Relay *relay)
+{
+    if (relay->hurries && relay->pending.size > 0 && clock_monotonic_ms() >= relay->client->end_ms) {
+        relay->discards = TRUE;
+        relay->pending.size = 0;
+    }
+}
+
 /* When poll(2) must return although nothing happened. */
 static guint64 next_look_ms(const Relay *relay)
 {
     guint64 until = G_MAXUINT64;
+    if (relay->hurries && relay->pending.size > 0)
+        until = relay->client->end_ms;
     if (relay->stdin_fd >= 0 && relay->stdin_pause_end_ms > clock_monotonic_ms())
-        until = relay->stdin_pause_end_ms;
+        until = MIN(until, relay->stdin_pause_end_ms);
     if (relay->pending.size == 0 && relay->client->end_ms != G_MAXUINT64) {
         guint64 silent = MAX(relay->client->end_ms, relay->client->heard_ms) + ANSWER_MS;
         until = MIN(until, silent);
@@ -680,6 +692,7 @@ static gboolean obey_wish(Relay *relay, GError **error)
 {
     switch (relay->relay->wish(relay->relay->user)) {
     case AGENT_CANCEL:
+        relay->hurries = TRUE;
         cancel(relay);
         return TRUE;
     case AGENT_GIVE_UP:
@@ -704,6 +717,7 @@ static gboolean wait_and_move(Relay *relay, GError **error)
     int n = poll(polled, N_FDS, poll_timeout_ms(next_look_ms(relay)));
     if (n < 0 && errno != EINTR)
         return poll_failed(error);
+    drop_when_late(relay);
     if (n <= 0)
         return is_overdue(relay) ? agent_error(error, "has been silent for 30 s after the program had to end") : TRUE;
     if (polled[WISH].revents && !obey_wish(relay, error))

@@ -94,7 +94,7 @@ typedef struct {
 
 typedef enum {
     AGENT_GO_ON,
-    AGENT_CANCEL,  /* TERM, after the grace KILL; the outcome still comes */
+    AGENT_CANCEL,  /* TERM, after the grace KILL; the outcome still comes. Output that the sink has not taken by then is dropped */
     AGENT_GIVE_UP, /* return at once with an error */
 } AgentWish;
 

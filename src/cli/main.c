@@ -73,6 +73,9 @@ static int run_command(gsize index, const char *const *argv)
     g_auto(Options) options;
     g_autoptr(GError) error = NULL;
     options_init(&options);
+    const char *state_dir = g_getenv("HUTCH_STATE_DIR");
+    if (state_dir && *state_dir)
+        options.sandbox.state_dir = state_dir;
     if (!options_parse(&options, commands[index].bit, argv, &error))
         return report(error);
     if (options.help) {

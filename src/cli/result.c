@@ -62,7 +62,7 @@ const char *result_status_word(ResultStatus status)
 int result_exit_status(const Result *result)
 {
     const AgentOutcome *outcome = result->outcome;
-    if (outcome->reason == AGENT_REASON_CANCELLED)
+    if (result->interrupt_exit_status)
         return result->interrupt_exit_status;
     if (reasons[outcome->reason].exit_status)
         return reasons[outcome->reason].exit_status;

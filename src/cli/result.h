@@ -31,7 +31,7 @@ typedef struct {
     const char *id;
     const char *language;         /* NULL: a command */
     const AgentOutcome *outcome;
-    int interrupt_exit_status;    /* when the outcome's reason is AGENT_REASON_CANCELLED: 128 + the signal that hutch got */
+    int interrupt_exit_status;    /* 128 + the signal that told hutch to end; 0: none did */
     const char *not_started;      /* NULL, or why the command could not be executed; `outcome` then has the shell's 126 or 127 */
     const KeptStreams *streams;
     const OutputSet *outputs;     /* NULL: not looked at */

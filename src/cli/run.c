@@ -219,7 +219,7 @@ static int print_result(Run *run, const Sandbox *sandbox, const OutputSet *outpu
         .id = run->id,
         .language = run->program->language ? run->program->language->name : NULL,
         .outcome = &run->outcome,
-        .interrupt_exit_status = EXIT_SIGNAL_BASE + run->caught,
+        .interrupt_exit_status = run->caught ? EXIT_SIGNAL_BASE + run->caught : 0,
         .not_started = run->not_started,
         .outputs = outputs,
         .receipt = sandbox_receipt(sandbox),

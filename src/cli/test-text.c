@@ -36,6 +36,7 @@ static void test_whole(void)
     g_assert_cmpuint(text_whole_end(word, 4), ==, 4);
     g_assert_cmpuint(text_whole_end(word, 5), ==, 5);
     g_assert_cmpuint(text_whole_end("", 0), ==, 0);
+    g_assert_cmpuint(text_whole_end("a\0", 2), ==, 2);
     g_assert_cmpuint(text_whole_end("a\xff", 2), ==, 2);         /* no character that a cut could have broken */
     g_assert_cmpuint(text_whole_end("\x80\x80\x80\x80", 4), ==, 4);
     g_assert_cmpuint(text_whole_start("\xad\x97y", 3), ==, 2);

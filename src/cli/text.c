@@ -36,7 +36,8 @@ gsize text_whole_end(const char *bytes, gsize size)
         const char *at = bytes + size - back;
         if (is_continuation(*at))
             continue;
-        gboolean cut = g_utf8_get_char_validated(at, (gssize)back) == (gunichar)NOT_COMPLETE;
+        /* A NUL would be called incomplete as well. */
+        gboolean cut = *at != '\0' && g_utf8_get_char_validated(at, (gssize)back) == (gunichar)NOT_COMPLETE;
         return cut ? size - back : size;
     }
     return size;
