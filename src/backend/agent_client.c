@@ -1,9 +1,8 @@
 /* Theory of operation
  *
- * One socket, two buffers. `out` holds what the agent has not taken yet: a whole START with its script, or one frame of
- * input; new input is read only when it is empty, so it is bounded by those. `in` holds at least one whole frame. Frames are
- * decoded in place; output goes to the sink from there, and while the sink has not taken all of it (`pending`) nothing is read from
- * the agent, which spools: a slow reader of ours slows nobody.
+ * agent_connection.c moves frames, agent_outcome.c reads the two that end an execution, this file does what the protocol is
+ * about. Output goes to the sink from the receive buffer itself, and while the sink has not taken all of it (`pending`) nothing is
+ * read from the agent, which spools: a slow reader of ours slows nobody.
  *
  * One poll(2) waits for everything. A descriptor is in its set only while something could be done with it: one that has hung
  * up is reported whether it was asked for or not, and would make the loop spin. */
@@ -11,11 +10,11 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "backend/agent_connection.h"
+#include "backend/agent_outcome.h"
 #include "base/clock.h"
 #include "wire/field.h"
 #include "wire/frame.h"
@@ -23,21 +22,13 @@
 
 enum {
     ANSWER_MS = 30 * 1000,      /* how long the agent may be silent when it has something to do */
-    IN_CAPACITY = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX,
     STDIN_PIECE = 64 * 1024,
     OUTPUT_NUMBER_BYTES = 8,
     BACKGROUND_PAUSE_MS = 500,  /* between looks whether our terminal is ours again */
 };
 
 struct AgentClient {
-    int fd;
-    GByteArray *out;
-    gsize out_sent;
-    gboolean out_broken; /* the agent reads no more; what it said before is still to be read */
-    guint8 *in;
-    gsize in_start, in_end;
-    gboolean greeted, in_ended;
-    guint64 heard_ms; /* when something last came, or was taken by the sink */
+    AgentConnection connection;
 
     /* The execution */
     char id[PROTOCOL_ID_MAX + 1];
@@ -62,61 +53,27 @@ typedef struct {
     int stdin_fd; /* -1: ended */
     guint64 stdin_pause_end_ms;
     Pending pending;
-    gboolean cancelled, discards;
+    gboolean cancelled, discards, passed_gap;
     gboolean hurries; /* our own side wants an end: a reader that takes nothing is waited for no longer than the grace */
     gboolean ended;
     AgentOutcome *outcome;
 } Relay;
 
-const char *agent_reason_word(AgentReason reason)
+static int poll_timeout_ms(guint64 until_ms)
 {
-    static const char *const words[] = {
-#define X(name, word) [AGENT_REASON_##name] = word,
-        AGENT_REASONS(X)
-#undef X
-    };
-    return words[reason];
+    guint64 now_ms = clock_monotonic_ms();
+    if (until_ms == G_MAXUINT64)
+        return -1;
+    return until_ms <= now_ms ? 0 : (int)MIN(until_ms - now_ms + 1, G_MAXINT32);
 }
 
-static const struct {
-    AgentHit hit;
-    const char *word;
-} hit_words[] = {
-#define X(name, bit, word) {AGENT_HIT_##name, word},
-    AGENT_HITS(X)
-#undef X
-};
-
-const char *agent_hit_word(AgentHit hit)
+static gboolean poll_failed(GError **error)
 {
-    for (gsize i = 0; i < G_N_ELEMENTS(hit_words); i++) {
-        if (hit_words[i].hit == hit)
-            return hit_words[i].word;
-    }
-    return NULL;
-}
-
-static gboolean agent_error(GError **error, const char *sentence)
-{
-    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "the sandbox's agent %s", sentence);
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "cannot wait for the sandbox's agent: poll: %s", g_strerror(errno));
     return FALSE;
 }
 
-static gboolean broken_rule(GError **error)
-{
-    return agent_error(error, "sent something that is against the protocol; the sandbox was given up");
-}
-
-/* ---- sending */
-
-static void put_frame(AgentClient *client, enum frame_type type, const void *payload, gsize size)
-{
-    guint8 header[FRAME_HEADER_BYTES];
-    frame_encode_header(header, type, size);
-    g_byte_array_append(client->out, header, sizeof header);
-    if (size > 0)
-        g_byte_array_append(client->out, payload, (guint)size);
-}
+/* ---- start */
 
 static void put_hello(AgentClient *client)
 {
@@ -124,7 +81,23 @@ static void put_hello(AgentClient *client)
     struct field_writer writer;
     field_writer_init(&writer, buffer, sizeof buffer);
     field_put_u64(&writer, "version", WIRE_VERSION);
-    put_frame(client, FRAME_HELLO, buffer, writer.size);
+    agent_put_frame(&client->connection, FRAME_HELLO, buffer, writer.size);
+}
+
+AgentClient *agent_client_new(int fd)
+{
+    AgentClient *client = g_new0(AgentClient, 1);
+    agent_connection_init(&client->connection, fd);
+    put_hello(client); /* goes out with the first START: the agent's own is looked at when it comes */
+    return client;
+}
+
+void agent_client_free(AgentClient *client)
+{
+    if (!client)
+        return;
+    agent_connection_clear(&client->connection);
+    g_free(client);
 }
 
 static void put_cancel(AgentClient *client)
@@ -133,7 +106,7 @@ static void put_cancel(AgentClient *client)
     struct field_writer writer;
     field_writer_init(&writer, buffer, sizeof buffer);
     field_put_text(&writer, "id", client->id);
-    put_frame(client, FRAME_CANCEL, buffer, writer.size);
+    agent_put_frame(&client->connection, FRAME_CANCEL, buffer, writer.size);
 }
 
 static void put_list(struct field_writer *writer, const char *key, const char *const *list)
@@ -168,181 +141,17 @@ static gboolean put_start(AgentClient *client, const AgentRequest *request, GErr
                     "put large data into a file (--input)", PROTOCOL_ARGV_MAX, FRAME_PAYLOAD_MAX / 1024 - 1);
         return FALSE;
     }
-    put_frame(client, FRAME_START, buffer, writer.size);
+    agent_put_frame(&client->connection, FRAME_START, buffer, writer.size);
     for (gsize at = 0; at < request->script_size; at += FRAME_PAYLOAD_MAX)
-        put_frame(client, FRAME_SCRIPT, request->script + at, MIN(request->script_size - at, FRAME_PAYLOAD_MAX));
+        agent_put_frame(&client->connection, FRAME_SCRIPT, request->script + at, MIN(request->script_size - at, FRAME_PAYLOAD_MAX));
     return TRUE;
-}
-
-static gboolean wants_to_send(const AgentClient *client)
-{
-    return client->out_sent < client->out->len;
-}
-
-/* Sends what the socket takes now. A broken connection is no error here: the agent may have said why before. */
-static void send_some(AgentClient *client)
-{
-    while (wants_to_send(client)) {
-        ssize_t n = send(client->fd, client->out->data + client->out_sent, client->out->len - client->out_sent,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return;
-        if (n < 0) {
-            client->out_broken = TRUE;
-            break;
-        }
-        client->out_sent += (gsize)n;
-    }
-    g_byte_array_set_size(client->out, 0);
-    client->out_sent = 0;
-}
-
-/* ---- receiving */
-
-static gboolean has_room(const AgentClient *client)
-{
-    return !client->in_ended && client->in_end - client->in_start < IN_CAPACITY;
-}
-
-static gboolean receive_some(AgentClient *client, GError **error)
-{
-    if (client->in_start > 0) {
-        memmove(client->in, client->in + client->in_start, client->in_end - client->in_start);
-        client->in_end -= client->in_start;
-        client->in_start = 0;
-    }
-    ssize_t n = recv(client->fd, client->in + client->in_end, IN_CAPACITY - client->in_end, MSG_DONTWAIT);
-    if (n > 0) {
-        client->in_end += (gsize)n;
-        client->heard_ms = clock_monotonic_ms();
-    } else if (n == 0 || errno == ECONNRESET) {
-        client->in_ended = TRUE;
-    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "cannot read from the sandbox's agent: %s", g_strerror(errno));
-        return FALSE;
-    }
-    return TRUE;
-}
-
-static gboolean check_hello(const struct frame *frame, GError **error)
-{
-    struct field_reader reader;
-    struct field field;
-    guint64 version = 0;
-    int result;
-    field_reader_init(&reader, frame->payload, frame->size);
-    while ((result = field_next(&reader, &field)) > 0) {
-        if (field_is(&field, "version") && field_u64(&field, &version) < 0)
-            return broken_rule(error);
-    }
-    if (frame->type != FRAME_HELLO || result < 0)
-        return broken_rule(error);
-    if (version < WIRE_VERSION)
-        return agent_error(error, "is older than this hutch; install all programs of one version");
-    return TRUE;
-}
-
-/* The next whole frame behind HELLO. FALSE without an error: more has to come first. */
-static gboolean next_frame(AgentClient *client, struct frame *frame, GError **error)
-{
-    for (;;) {
-        ssize_t n = frame_decode(client->in + client->in_start, client->in_end - client->in_start, frame);
-        if (n < 0)
-            return broken_rule(error);
-        if (n == 0) {
-            if (client->in_ended)
-                agent_error(error, "ended without an answer; it may have been killed from outside, or the host is out of memory");
-            return FALSE;
-        }
-        client->in_start += (gsize)n;
-        if (client->greeted)
-            return TRUE;
-        if (!check_hello(frame, error))
-            return FALSE;
-        client->greeted = TRUE;
-    }
-}
-
-static struct pollfd socket_pollfd(const AgentClient *client, gboolean receive)
-{
-    short events = (short)((receive && has_room(client) ? POLLIN : 0) | (wants_to_send(client) ? POLLOUT : 0));
-    return (struct pollfd){.fd = events ? client->fd : -1, .events = events};
-}
-
-static gboolean socket_ready(AgentClient *client, const struct pollfd *polled, GError **error)
-{
-    if (polled->revents & ~POLLIN)
-        send_some(client);
-    if ((polled->events & POLLIN) && (polled->revents & ~POLLOUT))
-        return receive_some(client, error);
-    return TRUE;
-}
-
-static int poll_timeout_ms(guint64 until_ms)
-{
-    guint64 now_ms = clock_monotonic_ms();
-    if (until_ms == G_MAXUINT64)
-        return -1;
-    return until_ms <= now_ms ? 0 : (int)MIN(until_ms - now_ms + 1, G_MAXINT32);
-}
-
-static gboolean poll_failed(GError **error)
-{
-    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "cannot wait for the sandbox's agent: poll: %s", g_strerror(errno));
-    return FALSE;
-}
-
-/* ---- start */
-
-AgentClient *agent_client_new(int fd)
-{
-    AgentClient *client = g_new0(AgentClient, 1);
-    client->fd = fd;
-    client->out = g_byte_array_new();
-    client->in = g_malloc(IN_CAPACITY);
-    put_hello(client); /* goes out with the first START: the agent's own is looked at when it comes */
-    return client;
-}
-
-void agent_client_free(AgentClient *client)
-{
-    if (!client)
-        return;
-    g_byte_array_unref(client->out);
-    g_free(client->in);
-    g_free(client);
-}
-
-static int read_refusal(const struct frame *frame, AgentRefusal *refusal)
-{
-    struct field_reader reader;
-    struct field field;
-    guint64 number = 0;
-    int result, bad = 0;
-    field_reader_init(&reader, frame->payload, frame->size);
-    while ((result = field_next(&reader, &field)) > 0) {
-        if (field_is(&field, "step"))
-            bad |= field_copy_text(&field, refusal->step, sizeof refusal->step);
-        else if (field_is(&field, "message"))
-            bad |= field_copy_text(&field, refusal->message, sizeof refusal->message);
-        else if (field_is(&field, "errno"))
-            bad |= field_u64(&field, &number);
-    }
-    if (result < 0 || bad < 0 || number > G_MAXINT16)
-        return -EPROTO;
-    if (refusal->step[0] == '\0')
-        g_strlcpy(refusal->step, "start", sizeof refusal->step);
-    refusal->error_number = (int)number;
-    return 0;
 }
 
 static gboolean refused(const struct frame *frame, AgentRefusal *refusal, GError **error)
 {
-    if (read_refusal(frame, refusal) < 0) {
+    if (agent_refusal_read(frame, refusal) < 0) {
         memset(refusal, 0, sizeof *refusal);
-        return broken_rule(error);
+        return agent_broke_rule(error);
     }
     g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "the sandbox's agent could not start the program: %s: %s", refusal->step,
                 refusal->message[0] ? refusal->message : g_strerror(refusal->error_number));
@@ -358,7 +167,7 @@ static void begin_execution(AgentClient *client, const AgentRequest *request)
     client->output_left = request->output_bytes + FRAME_PAYLOAD_MAX;
     client->grace_ms = request->grace_ms;
     client->end_ms = request->timeout_ms ? now_ms + request->timeout_ms + request->grace_ms : G_MAXUINT64;
-    client->heard_ms = now_ms;
+    client->connection.heard_ms = now_ms;
 }
 
 gboolean agent_client_start(AgentClient *client, const AgentRequest *request, AgentRefusal *refusal, GError **error)
@@ -367,29 +176,29 @@ gboolean agent_client_start(AgentClient *client, const AgentRequest *request, Ag
     if (!put_start(client, request, error))
         return FALSE;
     begin_execution(client, request);
-    send_some(client);
+    agent_send_some(&client->connection);
     for (;;) {
         struct frame frame;
         GError *failed = NULL;
-        while (next_frame(client, &frame, &failed)) {
+        while (agent_next_frame(&client->connection, &frame, &failed)) {
             if (frame.type == FRAME_STARTED)
                 return TRUE;
             if (frame.type == FRAME_ERROR)
                 return refused(&frame, refusal, error);
             if (frame.type != FRAME_STDIN_CREDIT) /* may be left from the execution before */
-                return broken_rule(error);
+                return agent_broke_rule(error);
         }
         if (failed) {
             g_propagate_error(error, failed);
             return FALSE;
         }
-        struct pollfd polled = socket_pollfd(client, TRUE);
-        int n = poll(&polled, 1, poll_timeout_ms(client->heard_ms + ANSWER_MS));
+        struct pollfd polled = agent_socket_pollfd(&client->connection, TRUE);
+        int n = poll(&polled, 1, poll_timeout_ms(client->connection.heard_ms + ANSWER_MS));
         if (n < 0 && errno != EINTR)
             return poll_failed(error);
         if (n == 0)
             return agent_error(error, "did not start the program within 30 s");
-        if (n > 0 && !socket_ready(client, &polled, error))
+        if (n > 0 && !agent_socket_ready(&client->connection, &polled, error))
             return FALSE;
     }
 }
@@ -421,7 +230,7 @@ static void hand_over(Relay *relay)
             return;
         }
         if (taken > 0)
-            relay->client->heard_ms = clock_monotonic_ms();
+            relay->client->connection.heard_ms = clock_monotonic_ms();
         pending->data += taken;
         pending->size -= (gsize)taken;
         if (pending->wait_fd >= 0)
@@ -431,8 +240,8 @@ static void hand_over(Relay *relay)
 
 static gboolean take_output(Relay *relay, AgentStream stream, const struct frame *frame, GError **error)
 {
-    if (frame->size < OUTPUT_NUMBER_BYTES || frame->size - OUTPUT_NUMBER_BYTES > relay->client->output_left)
-        return broken_rule(error);
+    if (frame->size <= OUTPUT_NUMBER_BYTES || frame->size - OUTPUT_NUMBER_BYTES > relay->client->output_left)
+        return agent_broke_rule(error);
     gsize size = frame->size - OUTPUT_NUMBER_BYTES;
     relay->client->output_left -= size;
     if (!relay->discards) {
@@ -465,8 +274,9 @@ static gboolean take_gap(Relay *relay, const struct frame *frame, GError **error
         else if (field_is(&field, "stderr_bytes"))
             bad |= field_u64(&field, &dropped[AGENT_STDERR]);
     }
-    if (result < 0 || bad < 0)
-        return broken_rule(error);
+    if (result < 0 || bad < 0 || relay->passed_gap)
+        return agent_broke_rule(error);
+    relay->passed_gap = TRUE;
     if (!relay->discards)
         relay->relay->sink->gap(relay->relay->user, dropped);
     return TRUE;
@@ -483,109 +293,28 @@ static gboolean take_credit(Relay *relay, const struct frame *frame, GError **er
         if (field_is(&field, "bytes"))
             bad |= field_u64(&field, &bytes);
     }
-    if (result < 0 || bad < 0)
-        return broken_rule(error);
-    if (__builtin_add_overflow(relay->client->stdin_credit, bytes, &relay->client->stdin_credit))
-        return broken_rule(error);
-    return TRUE;
-}
-
-/* A text field of ENDED as one of a list of words; the words of later versions are passed over. */
-static int read_reason(const struct field *field, AgentReason *reason)
-{
-    char word[32];
-    int result = field_copy_text(field, word, sizeof word);
-    if (result < 0)
-        return result;
-#define X(name, text)                       \
-    if (g_str_equal(word, text))            \
-        *reason = AGENT_REASON_##name;
-    AGENT_REASONS(X)
-#undef X
-    return *reason == AGENT_REASON_NONE ? -EPROTO : 0; /* an end that we cannot name must not pass for a plain one */
-}
-
-static int read_hit(const struct field *field, guint *hits)
-{
-    char word[32];
-    int result = field_copy_text(field, word, sizeof word);
-    for (gsize i = 0; result >= 0 && i < G_N_ELEMENTS(hit_words); i++) {
-        if (g_str_equal(word, hit_words[i].word))
-            *hits |= hit_words[i].hit;
-    }
-    return result;
-}
-
-typedef struct {
-    guint64 exit_code, signal, left_running;
-    gboolean has_signal;
-} RawEnd;
-
-static int read_ended_field(const struct field *field, AgentOutcome *outcome, RawEnd *end)
-{
-    const struct {
-        const char *key;
-        guint64 *value;
-        gboolean *present;
-    } numbers[] = {
-        {"exit_code", &end->exit_code, &outcome->exited},
-        {"signal", &end->signal, &end->has_signal},
-        {"left_running", &end->left_running, NULL},
-        {"stdout_bytes", &outcome->written_bytes[AGENT_STDOUT], NULL},
-        {"stderr_bytes", &outcome->written_bytes[AGENT_STDERR], NULL},
-        {"stdout_dropped_bytes", &outcome->dropped_bytes[AGENT_STDOUT], NULL},
-        {"stderr_dropped_bytes", &outcome->dropped_bytes[AGENT_STDERR], NULL},
-        {"wall_ms", &outcome->wall_ms, NULL},
-        {"cpu_ms", &outcome->cpu_ms, NULL},
-        {"peak_memory_bytes", &outcome->peak_memory_bytes, &outcome->has_peak_memory},
-    };
-    if (field_is(field, "reason"))
-        return read_reason(field, &outcome->reason);
-    if (field_is(field, "limits_hit"))
-        return read_hit(field, &outcome->hits);
-    for (gsize i = 0; i < G_N_ELEMENTS(numbers); i++) {
-        if (field_is(field, numbers[i].key)) {
-            if (numbers[i].present)
-                *numbers[i].present = TRUE;
-            return field_u64(field, numbers[i].value);
-        }
-    }
-    return 0; /* of a later version */
-}
-
-static gboolean take_ended(Relay *relay, const struct frame *frame, GError **error)
-{
-    enum { EXIT_CODE_MAX = 255, SIGNAL_MAX = 64 };
-    struct field_reader reader;
-    struct field field;
-    RawEnd end = {0};
-    AgentOutcome *outcome = relay->outcome;
-    int result, bad = 0;
-    field_reader_init(&reader, frame->payload, frame->size);
-    while ((result = field_next(&reader, &field)) > 0)
-        bad |= read_ended_field(&field, outcome, &end);
-    outcome->left_running = end.left_running != 0;
-    if (!outcome->exited && !end.has_signal && outcome->left_running) {
-        end.signal = SIGKILL; /* was sent, and will take the program as soon as the kernel lets go of it */
-        end.has_signal = TRUE;
-    }
-    if (result < 0 || bad < 0 || outcome->exited == end.has_signal)
-        return broken_rule(error);
-    if (end.exit_code > EXIT_CODE_MAX || (end.has_signal && (end.signal == 0 || end.signal > SIGNAL_MAX)))
-        return broken_rule(error);
-    outcome->exit_code = (int)end.exit_code;
-    outcome->signal = (int)end.signal;
-    relay->ended = TRUE;
+    /* It can only give back what was sent, so this cannot go on for ever either. */
+    if (result < 0 || bad < 0 || bytes == 0 || bytes > PROTOCOL_STDIN_WINDOW - relay->client->stdin_credit)
+        return agent_broke_rule(error);
+    relay->client->stdin_credit += bytes;
     return TRUE;
 }
 
 static gboolean take_error(G_GNUC_UNUSED Relay *relay, const struct frame *frame, GError **error)
 {
     AgentRefusal refusal = {0};
-    if (read_refusal(frame, &refusal) < 0)
-        return broken_rule(error);
+    if (agent_refusal_read(frame, &refusal) < 0)
+        return agent_broke_rule(error);
     g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "the sandbox's agent gave the program up: %s: %s", refusal.step, refusal.message);
     return FALSE;
+}
+
+static gboolean take_ended(Relay *relay, const struct frame *frame, GError **error)
+{
+    if (agent_outcome_read(frame, relay->outcome) < 0)
+        return agent_broke_rule(error);
+    relay->ended = TRUE;
+    return TRUE;
 }
 
 /* What may come while an execution runs; everything else is against the rules. */
@@ -603,7 +332,7 @@ static gboolean take_frame(Relay *relay, const struct frame *frame, GError **err
         if (takers[i].type == frame->type)
             return takers[i].take(relay, frame, error);
     }
-    return broken_rule(error);
+    return agent_broke_rule(error);
 }
 
 /* Takes frames until the execution ended, the sink wants to wait, or more has to come. */
@@ -611,7 +340,7 @@ static gboolean take_frames(Relay *relay, GError **error)
 {
     struct frame frame;
     GError *failed = NULL;
-    while (!relay->ended && relay->pending.size == 0 && next_frame(relay->client, &frame, &failed)) {
+    while (!relay->ended && relay->pending.size == 0 && agent_next_frame(&relay->client->connection, &frame, &failed)) {
         if (!take_frame(relay, &frame, error))
             return FALSE;
     }
@@ -635,26 +364,26 @@ static void read_stdin(Relay *relay)
         return;
     }
     gsize room = MIN(client->stdin_credit, STDIN_PIECE);
-    g_byte_array_set_size(client->out, (guint)(FRAME_HEADER_BYTES + room));
-    ssize_t n = read(relay->stdin_fd, client->out->data + FRAME_HEADER_BYTES, room);
+    g_byte_array_set_size(client->connection.out, (guint)(FRAME_HEADER_BYTES + room));
+    ssize_t n = read(relay->stdin_fd, client->connection.out->data + FRAME_HEADER_BYTES, room);
     int failed = n < 0 ? errno : 0;
-    g_byte_array_set_size(client->out, 0);
+    g_byte_array_set_size(client->connection.out, 0);
     if (failed == EINTR || failed == EAGAIN || failed == EWOULDBLOCK)
         return;
     if (n > 0) {
-        frame_encode_header(client->out->data, FRAME_STDIN, (gsize)n);
-        g_byte_array_set_size(client->out, (guint)(FRAME_HEADER_BYTES + n));
+        frame_encode_header(client->connection.out->data, FRAME_STDIN, (gsize)n);
+        g_byte_array_set_size(client->connection.out, (guint)(FRAME_HEADER_BYTES + n));
         client->stdin_credit -= (guint64)n;
     } else { /* its end; input that cannot be read (a directory, a vanished terminal) has none either */
-        put_frame(client, FRAME_STDIN_END, NULL, 0);
+        agent_put_frame(&client->connection, FRAME_STDIN_END, NULL, 0);
         relay->stdin_fd = -1;
     }
 }
 
 static gboolean wants_stdin(const Relay *relay)
 {
-    return relay->stdin_fd >= 0 && relay->client->stdin_credit > 0 && !wants_to_send(relay->client) &&
-           !relay->client->out_broken && clock_monotonic_ms() >= relay->stdin_pause_end_ms;
+    return relay->stdin_fd >= 0 && relay->client->stdin_credit > 0 && !agent_wants_to_send(&relay->client->connection) &&
+           !relay->client->connection.out_broken && clock_monotonic_ms() >= relay->stdin_pause_end_ms;
 }
 
 /* Output that nobody takes must not keep a program that was told to end. */
@@ -675,7 +404,7 @@ static guint64 next_look_ms(const Relay *relay)
     if (relay->stdin_fd >= 0 && relay->stdin_pause_end_ms > clock_monotonic_ms())
         until = MIN(until, relay->stdin_pause_end_ms);
     if (relay->pending.size == 0 && relay->client->end_ms != G_MAXUINT64) {
-        guint64 silent = MAX(relay->client->end_ms, relay->client->heard_ms) + ANSWER_MS;
+        guint64 silent = MAX(relay->client->end_ms, relay->client->connection.heard_ms) + ANSWER_MS;
         until = MIN(until, silent);
     }
     return until;
@@ -685,7 +414,7 @@ static gboolean is_overdue(const Relay *relay)
 {
     const AgentClient *client = relay->client;
     return relay->pending.size == 0 && client->end_ms != G_MAXUINT64 &&
-           clock_monotonic_ms() > MAX(client->end_ms, client->heard_ms) + ANSWER_MS;
+           clock_monotonic_ms() > MAX(client->end_ms, client->connection.heard_ms) + ANSWER_MS;
 }
 
 static gboolean obey_wish(Relay *relay, GError **error)
@@ -709,7 +438,7 @@ static gboolean wait_and_move(Relay *relay, GError **error)
     enum { SOCKET, STDIN, WISH, SINK, N_FDS };
     AgentClient *client = relay->client;
     struct pollfd polled[N_FDS] = {
-        [SOCKET] = socket_pollfd(client, relay->pending.size == 0),
+        [SOCKET] = agent_socket_pollfd(&client->connection, relay->pending.size == 0),
         [STDIN] = {.fd = wants_stdin(relay) ? relay->stdin_fd : -1, .events = POLLIN},
         [WISH] = {.fd = relay->relay->wish_fd, .events = POLLIN},
         [SINK] = {.fd = relay->pending.size > 0 ? relay->pending.wait_fd : -1, .events = POLLOUT},
@@ -724,12 +453,12 @@ static gboolean wait_and_move(Relay *relay, GError **error)
         return FALSE;
     if (polled[SINK].revents)
         hand_over(relay);
-    if (polled[STDIN].revents && relay->stdin_fd >= 0 && !wants_to_send(client))
+    if (polled[STDIN].revents && relay->stdin_fd >= 0 && !agent_wants_to_send(&client->connection))
         read_stdin(relay);
-    if (polled[SOCKET].revents && !socket_ready(client, &polled[SOCKET], error))
+    if (polled[SOCKET].revents && !agent_socket_ready(&client->connection, &polled[SOCKET], error))
         return FALSE;
-    if (wants_to_send(client)) /* what was just put there */
-        send_some(client);
+    if (agent_wants_to_send(&client->connection)) /* what was just put there */
+        agent_send_some(&client->connection);
     return TRUE;
 }
 
@@ -740,8 +469,8 @@ gboolean agent_client_relay(AgentClient *client, const AgentRelay *relay, AgentO
     if (client->has_stdin)
         state.stdin_fd = relay->stdin_fd;
     if (client->has_stdin && relay->stdin_fd < 0)
-        put_frame(client, FRAME_STDIN_END, NULL, 0);
-    send_some(client);
+        agent_put_frame(&client->connection, FRAME_STDIN_END, NULL, 0);
+    agent_send_some(&client->connection);
     for (;;) {
         if (!take_frames(&state, error))
             return FALSE;

@@ -364,6 +364,25 @@ static void play_credit_overflow(int fd)
     say_numbers(fd, FRAME_STDIN_CREDIT, "bytes", G_MAXUINT64, NULL, 0);
 }
 
+static void play_credit_for_nothing(int fd)
+{
+    say_hello_and_started(fd);
+    say_numbers(fd, FRAME_STDIN_CREDIT, "bytes", 1, NULL, 0);
+}
+
+static void play_two_gaps(int fd)
+{
+    say_hello_and_started(fd);
+    say_numbers(fd, FRAME_GAP, "stdout_bytes", 1, "stderr_bytes", 0);
+    say_numbers(fd, FRAME_GAP, "stdout_bytes", 1, "stderr_bytes", 0);
+}
+
+static void play_empty_output(int fd)
+{
+    say_hello_and_started(fd);
+    say_output(fd, FRAME_STDOUT, "");
+}
+
 static void play_client_frame(int fd)
 {
     say_hello_and_started(fd);
@@ -374,7 +393,8 @@ static void play_client_frame(int fd)
 static void test_bad_relays(void)
 {
     static void (*const plays[])(int fd) = {play_half, play_too_much, play_short_output, play_two_ends, play_no_end,
-                                            play_large_code, play_unknown_reason, play_credit_overflow, play_client_frame};
+                                            play_large_code, play_unknown_reason, play_credit_overflow, play_client_frame,
+                                            play_credit_for_nothing, play_two_gaps, play_empty_output};
     for (gsize i = 0; i < G_N_ELEMENTS(plays); i++) {
         Fixture fixture;
         AgentRefusal refusal;

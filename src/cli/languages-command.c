@@ -76,7 +76,7 @@ static gboolean ask_versions(const Options *options, const gboolean *present, GP
     const Language *const *all = languages_all();
     for (guint i = 0; all[i]; i++) {
         GError *failed = NULL;
-        if (present[i])
+        if (present[i] && all[i]->version)
             versions->pdata[i] = ask_version(client, all[i], &failed);
         if (failed) {
             g_propagate_error(error, failed);

@@ -111,29 +111,6 @@ static gboolean check_toolchain(const Language *language, GError **error)
     return path != NULL;
 }
 
-static gboolean has_extension(const char *name, const Language *language)
-{
-    const char *dot = strrchr(name, '.');
-    return dot && g_strv_contains(language->extensions, dot + 1);
-}
-
-/* The user's own file name, so that messages of the interpreter say it; compilers insist on their extension. */
-static char *script_name(const Options *options, const Language *language)
-{
-    enum { NAME_MAX_BYTES = 255 };
-    const char *extension = language->extensions[0];
-    if (options->program == PROGRAM_SCRIPT) {
-        const char *slash = strrchr(options->text, '/');
-        const char *base = slash ? slash + 1 : options->text;
-        if (has_extension(base, language))
-            return g_strdup(base);
-        g_autofree char *name = g_strdup_printf("%s.%s", base, extension);
-        if (*base && strlen(name) <= NAME_MAX_BYTES)
-            return g_steal_pointer(&name);
-    }
-    return g_strdup_printf("code.%s", extension);
-}
-
 static gboolean load_script(Program *program, const Options *options, GError **error)
 {
     if (!read_program(program, options, error) || !find_language(program, options, error) ||
@@ -143,7 +120,8 @@ static gboolean load_script(Program *program, const Options *options, GError **e
     program->source = language_prepare_source(program->language, raw, program->source_size, &program->source_size, error);
     if (!program->source)
         return FALSE;
-    program->script_name = script_name(options, program->language);
+    const char *file_name = options->program == PROGRAM_SCRIPT ? options->text : NULL;
+    program->script_name = language_script_name(program->language, file_name, program->source, program->source_size);
     for (const char *const *word = program->language->run; *word; word++)
         g_ptr_array_add(program->argv, (void *)*word);
     return TRUE;
