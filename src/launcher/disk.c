@@ -240,7 +240,7 @@ void disk_discard(struct disk *disk)
         uint32_t how = NO_LOG_FLUSH;
         autofd root = openat(disk->host_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (root >= 0) /* failing only means that the pages are written first */
-            (void)ioctl(root, _IOR('X', 125, uint32_t), &how);
+            (void)ioctl(root, (int)_IOR('X', 125, uint32_t), &how); /* musl takes an int */
     }
     fd_clear(&disk->mount_fd);
     fd_clear(&disk->host_fd);
