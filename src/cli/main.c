@@ -99,7 +99,7 @@ static int run_word(const char *const *argv)
         print_help(stderr);
         return EXIT_USAGE;
     }
-    if (g_str_equal(word, "--help") || g_str_equal(word, "-h")) {
+    if (g_str_equal(word, "--help") || g_str_equal(word, "-h") || g_str_equal(word, "help")) {
         print_help(stdout);
         return 0;
     }

@@ -245,7 +245,7 @@ static gboolean check_run(const Options *options, GError **error)
     if (options->help)
         return TRUE;
     if (options->program == PROGRAM_NONE)
-        return usage_error(error, "nothing to run; give a SCRIPT, -c CODE, - for standard input, or -- COMMAND");
+        return usage_error(error, "nothing to run; give a script, -c CODE, - for code on standard input, or -- COMMAND");
     if (options->program == PROGRAM_COMMAND && options->language)
         return usage_error(error, "--language says how to run a script; a command (after --) needs none");
     if (options->keep->len > 0 && !options->out && !options->json)

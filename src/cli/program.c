@@ -117,9 +117,12 @@ static gboolean load_script(Program *program, const Options *options, GError **e
         !check_toolchain(program->language, error))
         return FALSE;
     g_autofree char *raw = g_steal_pointer(&program->source);
-    program->source = language_prepare_source(program->language, raw, program->source_size, &program->source_size, error);
-    if (!program->source)
-        return FALSE;
+    g_autoptr(GError) failed = NULL;
+    program->source = language_prepare_source(program->language, raw, program->source_size, &program->source_size, &failed);
+    if (!program->source) {
+        program->rejected = g_strdup(failed->message);
+        return TRUE;
+    }
     const char *file_name = options->program == PROGRAM_SCRIPT ? options->text : NULL;
     program->script_name = language_script_name(program->language, file_name, program->source, program->source_size);
     for (const char *const *word = program->language->run; *word; word++)
@@ -169,6 +172,7 @@ void program_clear(Program *program)
 {
     g_clear_pointer(&program->script_name, g_free);
     g_clear_pointer(&program->source, g_free);
+    g_clear_pointer(&program->rejected, g_free);
     g_clear_pointer(&program->argv, g_ptr_array_unref);
     g_clear_pointer(&program->env, g_ptr_array_unref);
 }

@@ -151,6 +151,8 @@ static json_t *left_out_json(const OutputSet *outputs)
 
 json_t *result_receipt_to_json(const SandboxReceipt *receipt, const SandboxSpec *spec)
 {
+    if (!receipt)
+        return json_null();
     json_t *limits = json_object();
     for (guint i = 0; i < N_LIMITS; i++) {
         const LimitReceipt *limit = &receipt->limits[i];
@@ -347,8 +349,10 @@ void result_say(const Result *result)
     say_end(result);
     if (result->outcome->left_running)
         say("a process did not die of SIGKILL; it hangs in the kernel, see dmesg");
-    say_hits(result);
-    say_unenforced(result);
+    if (result->receipt) {
+        say_hits(result);
+        say_unenforced(result);
+    }
 }
 
 void result_say_collected(const OutputSet *outputs, const char *directory)

@@ -32,10 +32,10 @@ typedef struct {
     const char *language;         /* NULL: a command */
     const AgentOutcome *outcome;
     int interrupt_exit_status;    /* 128 + the signal that told hutch to end; 0: none did */
-    const char *not_started;      /* NULL, or why the command could not be executed; `outcome` then has the shell's 126 or 127 */
+    const char *not_started;      /* NULL, or why nothing ran; `outcome` then has what a shell would exit with: 126, 127, 1 */
     const KeptStreams *streams;
     const OutputSet *outputs;     /* NULL: not looked at */
-    const SandboxReceipt *receipt;
+    const SandboxReceipt *receipt; /* NULL: no sandbox was made */
     const Options *options;
 } Result;
 
@@ -51,7 +51,7 @@ char *result_signal_name(int signal);
 /* The execution as one object, as the HTTP interface has it. */
 json_t *result_to_json(const Result *result);
 
-/* The receipt of a sandbox; `spec` (may be NULL) tells which limits were asked for. */
+/* The receipt of a sandbox (NULL gives null); `spec` (may be NULL) tells which limits were asked for. */
 json_t *result_receipt_to_json(const SandboxReceipt *receipt, const SandboxSpec *spec);
 
 /* Bytes as a JSON string (invalid UTF-8 becomes U+FFFD); NULL gives null. */

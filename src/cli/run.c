@@ -23,6 +23,7 @@
 
 enum {
     GRACE_MS = 2000,
+    EXIT_REJECTED = 1, /* what an interpreter exits with on a syntax error */
     EXIT_CANNOT_EXECUTE = 126,
     EXIT_NOT_FOUND = 127,
     EXIT_SIGNAL_BASE = 128,
@@ -213,7 +214,7 @@ static OutputSet *collect(const Options *options, Sandbox *sandbox, const Output
 
 /* ---- the answer */
 
-static int print_result(Run *run, const Sandbox *sandbox, const OutputSet *outputs, GError **error)
+static int print_result(Run *run, const SandboxReceipt *receipt, const OutputSet *outputs, GError **error)
 {
     Result result = {
         .id = run->id,
@@ -222,7 +223,7 @@ static int print_result(Run *run, const Sandbox *sandbox, const OutputSet *outpu
         .interrupt_exit_status = run->caught ? EXIT_SIGNAL_BASE + run->caught : 0,
         .not_started = run->not_started,
         .outputs = outputs,
-        .receipt = sandbox_receipt(sandbox),
+        .receipt = receipt,
         .options = run->options,
     };
     if (!run->options->json) {
@@ -234,7 +235,7 @@ static int print_result(Run *run, const Sandbox *sandbox, const OutputSet *outpu
             return 0;
         }
         result_say(&result);
-        if (run->options->out)
+        if (outputs && run->options->out)
             result_say_collected(outputs, run->options->out);
         return result_exit_status(&result);
     }
@@ -266,7 +267,7 @@ static int run_in_sandbox(Run *run, Sandbox *sandbox, int out_fd, GError **error
         return 0;
     if (collects && !(outputs = collect(options, sandbox, before, out_fd, error)))
         return 0;
-    int status = print_result(run, sandbox, outputs, error);
+    int status = print_result(run, sandbox_receipt(sandbox), outputs, error);
     step_done("print");
     return status;
 }
@@ -289,12 +290,16 @@ static void run_clear(Run *run)
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Run, run_clear)
 
-int command_run(const Options *options, GError **error)
+static int run_rejected(Run *run, GError **error)
 {
-    g_auto(Program) program = {0};
-    if (!program_load(&program, options, error))
-        return 0;
-    step_done("script");
+    run->outcome = (AgentOutcome){.exited = TRUE, .exit_code = EXIT_REJECTED};
+    run->not_started = g_strdup(run->program->rejected);
+    return print_result(run, NULL, NULL, error);
+}
+
+static int run_program(Run *run, GError **error)
+{
+    const Options *options = run->options;
     autofd out_fd = -1;
     if (options->out && (out_fd = open_out_directory(options->out, error)) < 0)
         return 0;
@@ -302,13 +307,9 @@ int command_run(const Options *options, GError **error)
     if (!sandbox)
         return 0;
     step_done("create");
+    int status = run_in_sandbox(run, sandbox, out_fd, error);
 
-    g_autofree char *cap = value_format(VALUE_SIZE, options->output_bytes);
-    g_auto(Run) run;
-    run_begin(&run, options, &program, cap);
-    int status = run_in_sandbox(&run, sandbox, out_fd, error);
-
-    /* The steps are the sandbox's, which the table outlives. */
+    /* The table is printed when all is done, and the steps are the sandbox's. */
     gsize n_steps;
     const SandboxStep *borrowed = sandbox_steps(sandbox, &n_steps);
     g_autofree SandboxStep *steps = n_steps ? g_memdup2(borrowed, n_steps * sizeof *borrowed) : NULL;
@@ -317,4 +318,16 @@ int command_run(const Options *options, GError **error)
     if (options->sandbox.timing)
         steps_print(steps, n_steps);
     return status;
+}
+
+int command_run(const Options *options, GError **error)
+{
+    g_auto(Program) program = {0};
+    if (!program_load(&program, options, error))
+        return 0;
+    step_done("script");
+    g_autofree char *cap = value_format(VALUE_SIZE, options->output_bytes);
+    g_auto(Run) run;
+    run_begin(&run, options, &program, cap);
+    return program.rejected ? run_rejected(&run, error) : run_program(&run, error);
 }

@@ -95,7 +95,7 @@ static void test_errors(void)
         CommandBit command;
         const char *line, *names, *says;
     } rows[] = {
-        {COMMAND_RUN, "run", "nothing to run", "SCRIPT"},
+        {COMMAND_RUN, "run", "nothing to run", "script"},
         {COMMAND_RUN, "run --memory", "--memory", "256M"},
         {COMMAND_RUN, "run --memory 5X x", "--memory", "256M"},
         {COMMAND_RUN, "run --memory= x", "--memory", "256M"},
