@@ -11,7 +11,7 @@ static const ErrorRow rows[] = {
 #undef X
 };
 
-G_DEFINE_QUARK(hutch-error, hutch_error)
+G_DEFINE_QUARK(hutch - error, hutch_error)
 
 static const ErrorRow *row_of(const GError *error)
 {

@@ -19,7 +19,8 @@ static gboolean list_has(const char *const *list, const char *name)
 const Language *language_by_name(const char *name)
 {
     for (const Language *const *language = languages_all(); *language; language++) {
-        if (g_ascii_strcasecmp((*language)->name, name) == 0 || list_has((*language)->aliases, name)) {
+        if (g_ascii_strcasecmp((*language)->name, name) == 0 ||
+            list_has((*language)->aliases, name)) {
             return *language;
         }
     }
@@ -123,14 +124,15 @@ static gboolean is_program(const char *path)
     char real[PATH_MAX];
     struct stat status;
 
-    return realpath(path, real) && g_str_has_prefix(real, "/usr/") && stat(real, &status) == 0 && S_ISREG(status.st_mode) &&
-           (status.st_mode & 0111) != 0;
+    return realpath(path, real) && g_str_has_prefix(real, "/usr/") && stat(real, &status) == 0 &&
+           S_ISREG(status.st_mode) && (status.st_mode & 0111) != 0;
 }
 
 char *language_find(const Language *language)
 {
     /* The sandbox's PATH, in its order; its /bin and /sbin are links into /usr. */
-    static const char *const folders[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
+    static const char *const folders[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
+                                          "/usr/bin",        "/sbin",          "/bin"};
 
     for (guint i = 0; i < G_N_ELEMENTS(folders); i++) {
         g_autofree char *path = g_build_filename(folders[i], language->program, NULL);

@@ -2,23 +2,33 @@
 
 #include <string.h>
 
-/* What has to be known of JavaScript to see its words at the top level: comments, strings, templates (which nest), brackets,
- * and regular expressions, which only what stands before them tells from a division. */
+/* What has to be known of JavaScript to see its words at the top level: comments, strings,
+ * templates (which nest), brackets (which of them are bodies of functions), and regular
+ * expressions, which only what stands before them tells from a division. */
 
-enum { MAX_TEMPLATES = 32 };
+enum { MAX_DEPTH = 256 };
+
+/* What an open bracket is; the first level is the file. */
+enum {
+    LEVEL_CURLY = 1 << 0,    /* { */
+    LEVEL_TEMPLATE = 1 << 1, /* ${ */
+    LEVEL_FUNCTION = 1 << 2, /* the body of a function */
+    LEVEL_CONTROL = 1 << 3,  /* the ( of if, for, while … */
+    LEVEL_ARROW = 1 << 4,    /* in it, the body of an arrow function without braces goes on */
+};
 
 typedef struct {
     const char *at, *end;
-    guint depth;                     /* of brackets */
-    guint templates[MAX_TEMPLATES];  /* depth at each open ${ */
-    guint n_templates;
-    char last;                       /* the last token's last character; 'a' for a word, '\0' at the start */
-    gboolean last_is_keyword;        /* a word after which an expression begins */
+    guint8 levels[MAX_DEPTH];
+    guint depth;
+    guint functions; /* levels that are in a function, or are one */
+    char last;       /* the last token's last character; 'a' for a word, '\0' at the start */
+    gboolean last_is_keyword; /* a word after which an expression begins */
+    gboolean last_is_control; /* if, for, while …; or the ) of one */
     gboolean last_is_arrow;
-    gboolean new_line;               /* since the last token */
-    gboolean in_arrow;               /* in the body of an arrow function without braces */
+    gboolean new_line; /* since the last token */
     gboolean has_common_js, has_await;
-    gboolean lost;                   /* more than is looked at here */
+    gboolean lost; /* deeper than is looked at here */
 } Reader;
 
 static gboolean is_word(char c)
@@ -115,6 +125,47 @@ static void skip_regular_expression(Reader *reader)
     }
 }
 
+static guint8 *level_of(Reader *reader)
+{
+    return &reader->levels[reader->depth];
+}
+
+static void set_arrow(Reader *reader, gboolean on)
+{
+    guint8 *level = level_of(reader);
+
+    if (on && !(*level & LEVEL_ARROW)) {
+        *level |= LEVEL_ARROW;
+        reader->functions++;
+    } else if (!on && (*level & LEVEL_ARROW)) {
+        *level &= (guint8)~LEVEL_ARROW;
+        reader->functions--;
+    }
+}
+
+static void push(Reader *reader, guint8 level)
+{
+    if (reader->depth + 1 == MAX_DEPTH) {
+        reader->lost = TRUE;
+        return;
+    }
+    reader->levels[++reader->depth] = level;
+    reader->functions += (level & LEVEL_FUNCTION) != 0;
+}
+
+/* Returns what was closed. */
+static guint8 pop(Reader *reader)
+{
+    guint8 level = *level_of(reader);
+
+    set_arrow(reader, FALSE);
+    if (reader->depth > 0) {
+        reader->functions -= (level & LEVEL_FUNCTION) != 0;
+        reader->depth--;
+    }
+    return level;
+}
+
 /* The text of a template up to its end or to its next ${. */
 static void skip_template(Reader *reader)
 {
@@ -129,20 +180,19 @@ static void skip_template(Reader *reader)
             reader->at++;
         } else if (c == '$' && reader->at < reader->end && *reader->at == '{') {
             reader->at++;
-            reader->lost |= reader->n_templates == MAX_TEMPLATES;
-            if (!reader->lost) {
-                reader->templates[reader->n_templates++] = reader->depth++;
-            }
+            push(reader, LEVEL_TEMPLATE);
             reader->last = '{';
             return;
         }
     }
 }
 
-/* Whether an import or export at the top level begins a declaration; the reader stands behind the word. */
+/* Whether an import or export at the top level begins a declaration; the reader stands behind
+ * the word. */
 static gboolean begins_declaration(const Reader *reader, gboolean is_export)
 {
-    static const char *const exported[] = {"default", "const", "let", "var", "function", "class", "async", NULL};
+    static const char *const exported[] = {"default",  "const", "let",   "var",
+                                           "function", "class", "async", NULL};
     Reader ahead = *reader;
     const char *word;
 
@@ -154,7 +204,8 @@ static gboolean begins_declaration(const Reader *reader, gboolean is_export)
         return TRUE;
     }
     if (!is_export) {
-        return *ahead.at == '"' || *ahead.at == '\'' || (is_word(*ahead.at) && !g_ascii_isdigit(*ahead.at));
+        return *ahead.at == '"' || *ahead.at == '\'' ||
+               (is_word(*ahead.at) && !g_ascii_isdigit(*ahead.at));
     }
     word = ahead.at;
     while (ahead.at < ahead.end && is_word(*ahead.at)) {
@@ -169,18 +220,23 @@ static gboolean has_operand(const Reader *reader)
     Reader ahead = *reader;
 
     skip_space(&ahead);
-    return ahead.at < ahead.end && (is_word(*ahead.at) || strchr("\"'`([{", *ahead.at));
+    return ahead.at < ahead.end && *ahead.at &&
+           (is_word(*ahead.at) || strchr("\"'`([{", *ahead.at));
 }
 
 /* The word before the reader's place. TRUE: only a module has it here. */
 static gboolean judge_word(Reader *reader, const char *word, gsize size)
 {
-    static const char *const common_js[] = {"require", "module", "exports", "__dirname", "__filename", NULL};
-    static const char *const keywords[] = {"return", "typeof", "case", "in", "of", "delete", "void", "throw", "new", "do", "else",
-                                           "instanceof", "yield", "await", NULL};
+    static const char *const common_js[] = {"require",   "module",     "exports",
+                                            "__dirname", "__filename", NULL};
+    static const char *const keywords[] = {"return", "typeof",     "case",  "in",    "of",
+                                           "delete", "void",       "throw", "new",   "do",
+                                           "else",   "instanceof", "yield", "await", NULL};
+    static const char *const controls[] = {"if", "for", "while", "switch", "catch", "with", NULL};
     gboolean is_import = size == 6 && memcmp(word, "import", 6) == 0;
     gboolean is_export = size == 6 && memcmp(word, "export", 6) == 0;
-    gboolean begins = reader->last == '\0' || reader->last == ';' || reader->last == '}' || reader->new_line;
+    gboolean begins =
+        reader->last == '\0' || reader->last == ';' || reader->last == '}' || reader->new_line;
     gboolean is_member = reader->last == '.';
 
     if (!is_member && word_is(word, size, common_js)) {
@@ -189,13 +245,17 @@ static gboolean judge_word(Reader *reader, const char *word, gsize size)
     if (!is_member && is_import && starts_with(reader, ".meta")) {
         return TRUE;
     }
-    if (!is_member && (is_import || is_export) && begins && reader->depth == 0 && begins_declaration(reader, is_export)) {
+    if (!is_member && (is_import || is_export) && begins && reader->depth == 0 &&
+        begins_declaration(reader, is_export)) {
         return TRUE;
     }
-    if (!is_member && size == 5 && memcmp(word, "await", 5) == 0 && reader->depth == 0 && !reader->in_arrow &&
+    if (!is_member && size == 5 && memcmp(word, "await", 5) == 0 && reader->functions == 0 &&
         has_operand(reader)) {
         reader->has_await = TRUE;
     }
+    /* "for await (" is for's. */
+    reader->last_is_control = !is_member && (word_is(word, size, controls) ||
+                                             (reader->last_is_control && reader->last == 'a'));
     reader->last = 'a';
     reader->last_is_keyword = !is_member && word_is(word, size, keywords);
     return FALSE;
@@ -211,27 +271,45 @@ static gboolean read_word(Reader *reader)
     return judge_word(reader, word, (gsize)(reader->at - word));
 }
 
+static void open_bracket(Reader *reader, char c)
+{
+    guint8 level = 0;
+
+    if (c == '(' && reader->last == 'a' && reader->last_is_control) {
+        level = LEVEL_CONTROL;
+    } else if (c == '{') {
+        gboolean is_body =
+            reader->last_is_arrow || (reader->last == ')' && !reader->last_is_control);
+
+        level = is_body ? LEVEL_CURLY | LEVEL_FUNCTION : LEVEL_CURLY;
+        if (reader->last_is_arrow) {
+            set_arrow(reader, FALSE);
+        }
+    }
+    push(reader, level);
+}
+
 static void read_punctuation(Reader *reader)
 {
     gboolean is_arrow = starts_with(reader, "=>");
     char c = *reader->at;
+    guint8 closed = 0;
 
-    if (strchr("([{", c)) {
-        reader->depth++;
-    } else if (strchr(")]}", c) && reader->depth > 0) {
-        reader->depth--;
+    reader->at += is_arrow ? 2 : 1;
+    if (c && strchr("([{", c)) {
+        open_bracket(reader, c);
+    } else if (c && strchr(")]}", c)) {
+        closed = pop(reader);
+    } else if (c == ';' || c == ',') {
+        set_arrow(reader, FALSE);
     }
-    if (reader->depth == 0 && (c == ';' || c == '}')) {
-        reader->in_arrow = FALSE;
-    }
-    if (is_arrow && reader->depth == 0) {
-        reader->in_arrow = TRUE;
+    if (is_arrow) {
+        set_arrow(reader, TRUE);
     }
     reader->last_is_arrow = is_arrow;
+    reader->last_is_control = (closed & LEVEL_CONTROL) != 0;
     reader->last = c;
-    reader->at += is_arrow ? 2 : 1;
-    if (c == '}' && reader->n_templates > 0 && reader->templates[reader->n_templates - 1] == reader->depth) {
-        reader->n_templates--;
+    if (c == '}' && (closed & LEVEL_TEMPLATE)) {
         skip_template(reader);
     }
 }
@@ -250,8 +328,10 @@ static gboolean read_token(Reader *reader)
 {
     char c = *reader->at;
 
-    if (reader->new_line && !reader->last_is_arrow && reader->depth == 0) {
-        reader->in_arrow = FALSE;
+    /* A statement ends with its line, as far as this has to know. */
+    if (reader->new_line && !reader->last_is_arrow &&
+        (reader->depth == 0 || (*level_of(reader) & LEVEL_CURLY))) {
+        set_arrow(reader, FALSE);
     }
     if (is_word(c)) {
         gboolean found = read_word(reader);
@@ -278,7 +358,7 @@ static gboolean read_token(Reader *reader)
 
 gboolean javascript_is_module(const char *source, gsize size)
 {
-    Reader reader = {.at = source, .end = source + size};
+    Reader reader = {.at = source, .end = size ? source + size : source};
 
     if (starts_with(&reader, "#!")) {
         skip_line(&reader);

@@ -1,11 +1,16 @@
 #include "kernels/languages.h"
 
-/* The rows. Each was run with its samples (test-languages.c) in Debian 12. A recipe has the script's path in "$0" and the
- * arguments in "$@"; it ends in exec, so that signals and the exit status are the program's own. */
+/* The rows. Each was run with its samples (test-languages.c) in Debian 12. A recipe has the
+ * script's path in "$0" and the arguments in "$@"; it ends in exec, so that signals and the exit
+ * status are the program's own. */
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define COMPILED(compile, libraries)                                                               \
+    LIST("sh", "-c", compile " -o \"$0.out\" \"$0\" " libraries "&& exec \"$0.out\" \"$@\"",       \
+         "{script}")
 
-/* Modules that code or its inputs bring are found in the workspace, although the script itself is not in it. */
+/* Modules that code or its inputs bring are found in the workspace, although the script itself
+ * is not in it. */
 static const Language python = {
     .name = "python",
     .aliases = LIST("py", "python3"),
@@ -26,7 +31,8 @@ static const Language javascript = {
     .package = "nodejs",
     .version = LIST("node", "--version"),
     .run = LIST("node", "{script}"),
-    .env = LIST("NODE_PATH=/workspace/node_modules:/workspace:/usr/local/lib/node_modules:/usr/lib/node_modules:/usr/share/nodejs"),
+    .env = LIST("NODE_PATH=/workspace/node_modules:/workspace:/usr/local/lib/node_modules:"
+                "/usr/lib/node_modules:/usr/share/nodejs"),
 };
 
 static const Language bash = {
@@ -46,7 +52,8 @@ static const Language sh = {
     .extensions = LIST("sh"),
     .program = "sh",
     .package = "dash",
-    .version = LIST("sh", "-c", "readlink -f \"$(command -v sh)\""), /* dash tells none; which shell it is says more */
+    /* dash tells none; which shell it is says more */
+    .version = LIST("sh", "-c", "readlink -f \"$(command -v sh)\""),
     .run = LIST("sh", "{script}"),
     .crlf_to_lf = TRUE,
 };
@@ -58,7 +65,7 @@ static const Language c = {
     .program = "gcc",
     .package = "gcc libc6-dev",
     .version = LIST("gcc", "--version"),
-    .run = LIST("sh", "-c", "gcc -O2 -pthread -I. -o \"$0.out\" \"$0\" -lm && exec \"$0.out\" \"$@\"", "{script}"),
+    .run = COMPILED("gcc -O2 -pthread -I.", "-lm "),
 };
 
 static const Language cpp = {
@@ -68,7 +75,7 @@ static const Language cpp = {
     .program = "g++",
     .package = "g++",
     .version = LIST("g++", "--version"),
-    .run = LIST("sh", "-c", "g++ -std=gnu++20 -O2 -pthread -I. -o \"$0.out\" \"$0\" && exec \"$0.out\" \"$@\"", "{script}"),
+    .run = COMPILED("g++ -std=gnu++20 -O2 -pthread -I.", ""),
 };
 
 static const Language rust = {
@@ -78,7 +85,7 @@ static const Language rust = {
     .program = "rustc",
     .package = "rustc",
     .version = LIST("rustc", "--version"),
-    .run = LIST("sh", "-c", "rustc --edition 2021 --crate-name program -O -o \"$0.out\" \"$0\" && exec \"$0.out\" \"$@\"", "{script}"),
+    .run = COMPILED("rustc --edition 2021 --crate-name program -O", ""),
 };
 
 static const Language go = {
@@ -88,7 +95,7 @@ static const Language go = {
     .program = "go",
     .package = "golang-go",
     .version = LIST("go", "version"),
-    .run = LIST("sh", "-c", "go build -o \"$0.out\" \"$0\" && exec \"$0.out\" \"$@\"", "{script}"),
+    .run = COMPILED("go build", ""),
     /* No network: what would be fetched is an error at once. */
     .env = LIST("GOPROXY=off", "GOTOOLCHAIN=local", "GOTELEMETRY=off"),
 };
@@ -97,7 +104,8 @@ static const Language java = {
     .name = "java",
     .aliases = LIST("jdk"),
     .extensions = LIST("java"),
-    .program = "javac", /* `java Main.java` compiles in memory, which a runtime without compiler cannot */
+    /* `java Main.java` compiles in memory, which a runtime without compiler cannot. */
+    .program = "javac",
     .package = "default-jdk-headless",
     .version = LIST("java", "--version"),
     .run = LIST("java", "-XX:+UseSerialGC", "{script}"),
@@ -111,7 +119,7 @@ static const Language fortran = {
     .program = "gfortran",
     .package = "gfortran",
     .version = LIST("gfortran", "--version"),
-    .run = LIST("sh", "-c", "gfortran -O2 -J \"${0%/*}\" -o \"$0.out\" \"$0\" && exec \"$0.out\" \"$@\"", "{script}"),
+    .run = COMPILED("gfortran -O2 -J \"${0%/*}\"", ""),
 };
 
 static const Language perl = {
@@ -213,8 +221,8 @@ static const Language scheme = {
 const Language *const *languages_all(void)
 {
     static const Language *const all[] = {
-        &python, &javascript, &bash, &sh, &c, &cpp, &perl, &ruby, &php, &r, &lua, &go, &java, &rust, &awk, &tcl, &fortran, &ocaml, &scheme,
-        NULL,
+        &python, &javascript, &bash, &sh,   &c,   &cpp, &perl,    &ruby,  &php,    &r,
+        &lua,    &go,         &java, &rust, &awk, &tcl, &fortran, &ocaml, &scheme, NULL,
     };
 
     return all;

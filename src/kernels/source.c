@@ -12,11 +12,8 @@ typedef struct {
 } ByteOrderMark;
 
 static const ByteOrderMark marks[] = {
-    {"\xef\xbb\xbf", 3, NULL},
-    {"\xff\xfe\0\0", 4, "UTF-32"},
-    {"\0\0\xfe\xff", 4, "UTF-32"},
-    {"\xff\xfe", 2, "UTF-16"},
-    {"\xfe\xff", 2, "UTF-16"},
+    {"\xef\xbb\xbf", 3, NULL}, {"\xff\xfe\0\0", 4, "UTF-32"}, {"\0\0\xfe\xff", 4, "UTF-32"},
+    {"\xff\xfe", 2, "UTF-16"}, {"\xfe\xff", 2, "UTF-16"},
 };
 
 static const ByteOrderMark *find_mark(const char *source, gsize size)
@@ -40,8 +37,8 @@ static gboolean check_nul(const char *source, gsize size, GError **error)
     for (const char *at = source; at < nul; at++) {
         line += *at == '\n';
     }
-    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT, "source code cannot contain null bytes (line %" G_GSIZE_FORMAT ")",
-                line);
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
+                "source code cannot contain null bytes (line %" G_GSIZE_FORMAT ")", line);
     return FALSE;
 }
 
@@ -58,14 +55,16 @@ static gsize turn_line_ends(char *text, gsize size)
     return to;
 }
 
-char *language_prepare_source(const Language *language, const char *source, gsize size, gsize *prepared_size, GError **error)
+char *language_prepare_source(const Language *language, const char *source, gsize size,
+                              gsize *prepared_size, GError **error)
 {
     const ByteOrderMark *mark = find_mark(source, size);
     char *prepared;
 
     if (mark && mark->encoding) {
         g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
-                    "source code cannot contain null bytes: this is %s, save it as UTF-8", mark->encoding);
+                    "source code cannot contain null bytes: this is %s, save it as UTF-8",
+                    mark->encoding);
         return NULL;
     }
     if (mark) {
@@ -98,7 +97,8 @@ static gboolean has_extension(const Language *language, const char *extension)
 }
 
 /* Only the first extension says nothing about the kind: ".mjs" and ".cjs" do. */
-static gboolean is_module(const Language *language, const char *extension, const char *source, gsize size)
+static gboolean is_module(const Language *language, const char *extension, const char *source,
+                          gsize size)
 {
     gboolean open = !extension || !has_extension(language, extension) ||
                     g_ascii_strcasecmp(extension, language->extensions[0]) == 0;
@@ -106,7 +106,8 @@ static gboolean is_module(const Language *language, const char *extension, const
     return language->module_extension && open && javascript_is_module(source, size);
 }
 
-char *language_script_name(const Language *language, const char *file_name, const char *source, gsize size)
+char *language_script_name(const Language *language, const char *file_name, const char *source,
+                           gsize size)
 {
     const char *slash = file_name ? strrchr(file_name, '/') : NULL;
     const char *name = slash ? slash + 1 : file_name;
@@ -121,8 +122,8 @@ char *language_script_name(const Language *language, const char *file_name, cons
     }
     known = dot && dot != name && has_extension(language, dot + 1);
     extension = is_module(language, dot ? dot + 1 : NULL, source, size) ? language->module_extension
-                : known                                                ? dot + 1
-                                                                       : language->extensions[0];
+                : known                                                 ? dot + 1
+                                                                        : language->extensions[0];
     stem = known ? (gsize)(dot - name) : strlen(name);
     stem = MIN(stem, NAME_MAX - 1 - strlen(extension));
     return g_strdup_printf("%.*s.%s", (int)stem, name, extension);

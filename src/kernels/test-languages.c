@@ -83,7 +83,8 @@ static void test_by_file(void)
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
         const char *source = rows[i].source;
-        const Language *language = language_by_file(rows[i].file, source, source ? strlen(source) : 0);
+        const Language *language =
+            language_by_file(rows[i].file, source, source ? strlen(source) : 0);
 
         g_test_message("%u: %s", i, rows[i].file);
         g_assert_cmpstr(language ? language->name : NULL, ==, rows[i].language);
@@ -102,19 +103,23 @@ static void test_prepare(void)
         {"bash", "echo first\r\n\r\necho\rsecond\r", 26, "echo first\n\necho\rsecond\r", NULL},
         {"bash", "\r\n", 2, "\n", NULL},
         {"python", "\xef\xbb\xbf", 3, "", NULL},
-        {"python", "print('a')\n# \0 \nprint('b')\n", 27, NULL, "source code cannot contain null bytes (line 2)"},
-        {"bash", "echo one; \0 echo two\n", 21, NULL, "source code cannot contain null bytes (line 1)"},
+        {"python", "print('a')\n# \0 \nprint('b')\n", 27, NULL,
+         "source code cannot contain null bytes (line 2)"},
+        {"bash", "echo one; \0 echo two\n", 21, NULL,
+         "source code cannot contain null bytes (line 1)"},
         {"python", "\0", 1, NULL, "source code cannot contain null bytes (line 1)"},
-        {"python", "\xff\xfep\0", 4, NULL, "source code cannot contain null bytes: this is UTF-16, save it as UTF-8"},
-        {"python", "\xff\xfe\0\0p\0\0\0", 8, NULL, "source code cannot contain null bytes: this is UTF-32, save it as UTF-8"},
+        {"python", "\xff\xfep\0", 4, NULL,
+         "source code cannot contain null bytes: this is UTF-16, save it as UTF-8"},
+        {"python", "\xff\xfe\0\0p\0\0\0", 8, NULL,
+         "source code cannot contain null bytes: this is UTF-32, save it as UTF-8"},
         {"python", "print('\xe9')", 10, "print('\xe9')", NULL},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autoptr(GError) error = NULL;
         gsize size = 99;
-        g_autofree char *prepared =
-            language_prepare_source(language_by_name(rows[i].language), rows[i].source, rows[i].size, &size, &error);
+        g_autofree char *prepared = language_prepare_source(
+            language_by_name(rows[i].language), rows[i].source, rows[i].size, &size, &error);
 
         g_test_message("%u", i);
         g_assert_cmpstr(prepared, ==, rows[i].prepared);
@@ -153,8 +158,9 @@ static void test_script_name(void)
     g_autofree char *cut = language_script_name(language_by_name("c"), longest, "", 0);
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
-        g_autofree char *name = language_script_name(language_by_name(rows[i].language), rows[i].file, rows[i].source,
-                                                     strlen(rows[i].source));
+        g_autofree char *name =
+            language_script_name(language_by_name(rows[i].language), rows[i].file, rows[i].source,
+                                 strlen(rows[i].source));
 
         g_assert_cmpstr(name, ==, rows[i].name);
     }
@@ -188,6 +194,16 @@ static void test_javascript_modules(void)
         "const r = a / b / c; import x from 'y'",
         "const r = s.replace(/\"/g, '`'); export { r }",
         "return_ = 1; await f`x`",
+        "console.log(await f())",
+        "try { await f() } catch (e) { }",
+        "if (a) { await f() }",
+        "for (const x of y) { await x }",
+        "for await (const x of y) { f(x) }; while (a) { await b }",
+        "const o = { a: await b }",
+        "function f() { return 1 }\nawait f()",
+        "const f = async () => { await 1 }; await f()",
+        "g(async x => await x, await y)",
+        "const s = `${await f()}`",
     };
     static const char *const scripts[] = {
         "",
@@ -199,6 +215,14 @@ static void test_javascript_modules(void)
         "const f = async () => await g()",
         "const f = async x =>\n  await g(x)",
         "(async () => { await 1 })()",
+        "(async () => { if (a) { await 1 } })()",
+        "const o = { async f() { await 1 }, g: async () => await 1 }",
+        "class A { async f() { await 1 } async g(a) { for (const x of a) { await x } } }",
+        "f(async x => await x)",
+        "f(async x => { await x }, async () => { await y })",
+        "async function f({ a, b }, c = {}) { try { await a } finally { await b } }",
+        "const f = async () => [\n  await a,\n  await b,\n]",
+        "}}}})))]]]",
         "const s = `\nimport x from 'y'\n`",
         "const s = 'import x'\n// import x from 'y'\n/*\nimport x from 'y'\n*/",
         "const s = `${`\nexport default 1\n`}\nawait 1`",
@@ -235,29 +259,38 @@ typedef struct {
 
 static const Sample samples[] = {
     {"python", "import sys\nif True:\n    print('hello', sys.argv[1])\nsys.exit(3)\n"},
-    {"javascript", "const process = require('process')\nconsole.log('hello', process.argv[2])\nprocess.exit(3)\n"},
-    {"javascript", "import process from 'process'\nconsole.log('hello', await process.argv[2])\nprocess.exit(3)\n"},
-    {"javascript", "console.log('hello', await Promise.resolve(process.argv[2]))\nprocess.exit(3)\n"},
+    {"javascript",
+     "const process = require('process')\nconsole.log('hello', process.argv[2])\nprocess.exit(3)\n"},
+    {"javascript",
+     "import process from 'process'\nconsole.log('hello', await process.argv[2])\nprocess.exit(3)\n"},
+    {"javascript",
+     "console.log('hello', await Promise.resolve(process.argv[2]))\nprocess.exit(3)\n"},
     {"bash", "if [[ $1 ]]; then\n    cat <<EOF\nhello $1\nEOF\nfi\nexit 3\n"},
     {"sh", "if [ \"$1\" ]; then\n    cat <<EOF\nhello $1\nEOF\nfi\nexit 3\n"},
-    {"c", "#include <math.h>\n#include <stdio.h>\n#define TWO 1 + \\\n    1\nint main(int argc, char **argv)\n{\n"
-          "    printf(\"hello %s\\n\", argv[1]);\n    return TWO + (int)sqrt(argc / 2);\n}\n"},
+    {"c",
+     "#include <math.h>\n#include <stdio.h>\n#define TWO 1 + \\\n    1\nint main(int argc, char **argv)\n{\n"
+     "    printf(\"hello %s\\n\", argv[1]);\n    return TWO + (int)sqrt(argc / 2);\n}\n"},
     {"c++", "#include <iostream>\n#include <string>\nint main(int, char **argv)\n{\n"
             "    std::cout << \"hello \" + std::string(argv[1]) << \"\\n\";\n    return 3;\n}\n"},
     {"perl", "use strict;\nprint <<EOF;\nhello $ARGV[0]\nEOF\nexit 3;\n"},
     {"ruby", "print <<EOF\nhello #{ARGV[0]}\nEOF\nexit 3\n"},
     {"php", "<?php\nif (true)\n    echo \"hello $argv[1]\\n\";\nexit(3);\n"},
-    {"r", "arguments <- commandArgs(trailingOnly = TRUE)\nif (TRUE) {\n    cat('hello', arguments[1])\n    cat('\\n')\n}\nquit(status = 3)\n"},
+    {"r",
+     "arguments <- commandArgs(trailingOnly = TRUE)\nif (TRUE) {\n    cat('hello', arguments[1])\n    cat('\\n')\n}\nquit(status = 3)\n"},
     {"lua", "if true then\n    print('hello ' .. arg[1])\nend\nos.exit(3)\n"},
-    {"go", "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() {\n\tfmt.Println(\"hello\", os.Args[1])\n\tos.Exit(3)\n}\n"},
-    {"java", "public class Hello {\n    public static void main(String[] arguments) {\n"
-             "        System.out.println(\"hello \" + arguments[0]);\n        System.exit(3);\n    }\n}\n"},
-    {"rust", "fn main() {\n    let name = std::env::args().nth(1).unwrap();\n    println!(\"hello {name}\");\n"
-             "    std::process::exit(3);\n}\n"},
+    {"go",
+     "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() {\n\tfmt.Println(\"hello\", os.Args[1])\n\tos.Exit(3)\n}\n"},
+    {"java",
+     "public class Hello {\n    public static void main(String[] arguments) {\n"
+     "        System.out.println(\"hello \" + arguments[0]);\n        System.exit(3);\n    }\n}\n"},
+    {"rust",
+     "fn main() {\n    let name = std::env::args().nth(1).unwrap();\n    println!(\"hello {name}\");\n"
+     "    std::process::exit(3);\n}\n"},
     {"awk", "BEGIN {\n    if (ARGV[1])\n        print \"hello \" ARGV[1]\n    exit 3\n}\n"},
     {"tcl", "if {[llength $argv]} {\n    puts \"hello [lindex $argv 0]\"\n}\nexit 3\n"},
-    {"fortran", "program hello\n    character(len=32) :: name\n    call get_command_argument(1, name)\n"
-                "    print '(A)', 'hello ' // trim(name)\n    stop 3\nend program\n"},
+    {"fortran",
+     "program hello\n    character(len=32) :: name\n    call get_command_argument(1, name)\n"
+     "    print '(A)', 'hello ' // trim(name)\n    stop 3\nend program\n"},
     {"ocaml", "let () =\n  print_endline (\"hello \" ^ Sys.argv.(1));\n  exit 3\n"},
     {"scheme", "(display \"hello \")\n(display (cadr (command-line)))\n(newline)\n(exit 3)\n"},
 };
@@ -276,7 +309,8 @@ static char **argv_of(const Language *language, const char *script, const char *
 /* The sandbox's: nothing of the caller's. */
 static char **environment_of(const Language *language, const char *home)
 {
-    char **env = g_environ_setenv(NULL, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", TRUE);
+    char **env = g_environ_setenv(
+        NULL, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", TRUE);
 
     env = g_environ_setenv(env, "HOME", home, TRUE);
     env = g_environ_setenv(env, "LANG", "C.UTF-8", TRUE);
@@ -292,12 +326,14 @@ static void remove_tree(const char *path)
 {
     const char *command[] = {"chmod", "-R", "u+w", path, NULL}; /* go's module cache is read-only */
 
-    g_spawn_sync(NULL, (char **)command, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+    g_spawn_sync(NULL, (char **)command, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL,
+                 NULL);
     command[0] = "rm";
     command[1] = "-rf";
     command[2] = path;
     command[3] = NULL;
-    g_assert_true(g_spawn_sync(NULL, (char **)command, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL));
+    g_assert_true(g_spawn_sync(NULL, (char **)command, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL,
+                               NULL, NULL, NULL));
 }
 
 static void run_sample(const Language *language, const char *source)
@@ -317,7 +353,8 @@ static void run_sample(const Language *language, const char *source)
     prepared = language_prepare_source(language, source, strlen(source), &size, &error);
     g_assert_no_error(error);
     g_assert_true(g_file_set_contents(script, prepared, (gssize)size, NULL));
-    g_spawn_sync(folder, argv, env, G_SPAWN_SEARCH_PATH_FROM_ENVP, NULL, NULL, &out, &err, &status, &error);
+    g_spawn_sync(folder, argv, env, G_SPAWN_SEARCH_PATH_FROM_ENVP, NULL, NULL, &out, &err, &status,
+                 &error);
     g_assert_no_error(error);
     g_test_message("%s: %s%s", language->name, out, err);
     g_assert_cmpstr(out, ==, "hello world\n");
@@ -364,8 +401,8 @@ static void test_version(gconstpointer data)
         g_test_skip(why);
         return;
     }
-    g_assert_true(g_spawn_sync("/", (char **)language->version, env, G_SPAWN_SEARCH_PATH_FROM_ENVP, NULL, NULL, &out, &err, &status,
-                               NULL));
+    g_assert_true(g_spawn_sync("/", (char **)language->version, env, G_SPAWN_SEARCH_PATH_FROM_ENVP,
+                               NULL, NULL, &out, &err, &status, NULL));
     g_test_message("%s: %.60s|%.60s", program, out, err);
     g_assert_cmpint(status, ==, 0);
     g_assert_true(*out || *err);
@@ -391,15 +428,18 @@ static void test_compile_failure(void)
     script = g_build_filename(folder, "main.c", NULL);
     argv = argv_of(language, script, "x");
     g_assert_true(g_file_set_contents(script, "int main(void) { return nothing; }\n", -1, NULL));
-    g_assert_true(g_spawn_sync("/", argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &err, &status, NULL));
+    g_assert_true(
+        g_spawn_sync("/", argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &err, &status, NULL));
     g_assert_cmpstr(out, ==, "");
     g_assert_nonnull(strstr(err, "main.c:1:"));
     g_assert_cmpint(WEXITSTATUS(status), ==, 1);
     /* A signal stays a signal. */
     g_clear_pointer(&out, g_free);
     g_clear_pointer(&err, g_free);
-    g_assert_true(g_file_set_contents(script, "#include <stdlib.h>\nint main(void) { abort(); }\n", -1, NULL));
-    g_assert_true(g_spawn_sync("/", argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &err, &status, NULL));
+    g_assert_true(g_file_set_contents(script, "#include <stdlib.h>\nint main(void) { abort(); }\n",
+                                      -1, NULL));
+    g_assert_true(
+        g_spawn_sync("/", argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &err, &status, NULL));
     g_assert_true(WIFSIGNALED(status));
     g_assert_cmpint(WTERMSIG(status), ==, SIGABRT);
     remove_tree(folder);

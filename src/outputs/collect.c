@@ -15,10 +15,11 @@
 
 /* Theory of operation.
  *
- * A second walk gives the workspace as it is now; both walks are sorted by path, so one pass beside `before` finds what was
- * added, changed and deleted. What changed is judged in that order: the scratch rules, what it is, its size, the counts; and what
- * is left is copied. Between walk and copy nothing is believed: the file that opens must be the very one that was listed, and it
- * must be so still when its last byte has been read. */
+ * A second walk gives the workspace as it is now; both walks are sorted by path, so one pass
+ * beside `before` finds what was added, changed and deleted. What changed is judged in that
+ * order: the scratch rules, what it is, its size, the counts; and what is left is copied.
+ * Between walk and copy nothing is believed: the file that opens must be the very one that was
+ * listed, and it must be so still when its last byte has been read. */
 
 typedef struct {
     int workspace_fd;
@@ -94,7 +95,8 @@ static gboolean leave_out_kind(Collect *collect, const WalkEntry *entry)
         return TRUE;
     }
     if (!S_ISREG(entry->mode)) {
-        left_out_add(&collect->left_out, entry->path, OUTPUT_SPECIAL, g_strdup(special_kind(entry->mode)));
+        left_out_add(&collect->left_out, entry->path, OUTPUT_SPECIAL,
+                     g_strdup(special_kind(entry->mode)));
         return TRUE;
     }
     if (entry->links > 1) {
@@ -127,8 +129,9 @@ static gboolean leave_out_amount(Collect *collect, const WalkEntry *entry)
     if (entry->size_bytes > rules->max_total_bytes - collect->total_bytes) {
         size = text_of_size(entry->size_bytes);
         limit = text_of_size(rules->max_total_bytes);
-        left_out_add(&collect->left_out, entry->path, OUTPUT_OVER_TOTAL,
-                     g_strdup_printf("%s more are over the limit of %s for all files", size, limit));
+        left_out_add(
+            &collect->left_out, entry->path, OUTPUT_OVER_TOTAL,
+            g_strdup_printf("%s more are over the limit of %s for all files", size, limit));
         return TRUE;
     }
     return FALSE;
@@ -167,7 +170,8 @@ static void leave_out_failed(Collect *collect, const char *path, int error_numbe
 {
     for (guint i = 0; i < G_N_ELEMENTS(source_failures); i++) {
         if (source_failures[i].error_number == error_number) {
-            left_out_add(&collect->left_out, path, source_failures[i].reason, g_strdup(source_failures[i].detail));
+            left_out_add(&collect->left_out, path, source_failures[i].reason,
+                         g_strdup(source_failures[i].detail));
             return;
         }
     }
@@ -176,11 +180,13 @@ static void leave_out_failed(Collect *collect, const char *path, int error_numbe
 
 static void leave_out_changed(Collect *collect, const char *path)
 {
-    left_out_add(&collect->left_out, path, OUTPUT_CHANGED, g_strdup("it was changed while it was read"));
+    left_out_add(&collect->left_out, path, OUTPUT_CHANGED,
+                 g_strdup("it was changed while it was read"));
 }
 
 /* FALSE with `error` when the target fails; TRUE with the reason said when it refuses this path. */
-static gboolean leave_out_refused(Collect *collect, const char *path, TargetOutcome outcome, const char *why)
+static gboolean leave_out_refused(Collect *collect, const char *path, TargetOutcome outcome,
+                                  const char *why)
 {
     if (outcome == TARGET_FAILED) {
         return FALSE;
@@ -189,7 +195,8 @@ static gboolean leave_out_refused(Collect *collect, const char *path, TargetOutc
     return TRUE;
 }
 
-static void add_file(Collect *collect, const WalkEntry *entry, const char *change, const char *sha256)
+static void add_file(Collect *collect, const WalkEntry *entry, const char *change,
+                     const char *sha256)
 {
     OutputFile *file = g_new0(OutputFile, 1);
 
@@ -202,7 +209,8 @@ static void add_file(Collect *collect, const WalkEntry *entry, const char *chang
 }
 
 /* Copies one file. TRUE also when it had to be left out; FALSE when the target failed. */
-static gboolean copy_entry(Collect *collect, const WalkEntry *entry, const char *change, GError **error)
+static gboolean copy_entry(Collect *collect, const WalkEntry *entry, const char *change,
+                           GError **error)
 {
     /* GLib's own SHA-256: libcrypto's is faster, but loading it costs 3 ms of every start. */
     g_autoptr(GChecksum) checksum = g_checksum_new(G_CHECKSUM_SHA256);
@@ -248,13 +256,16 @@ static gboolean copy_entry(Collect *collect, const WalkEntry *entry, const char 
 }
 
 /* Judges one entry that was added or changed. */
-static gboolean take_entry(Collect *collect, const WalkEntry *entry, const char *change, GError **error)
+static gboolean take_entry(Collect *collect, const WalkEntry *entry, const char *change,
+                           GError **error)
 {
     gboolean is_folder = entry->problem != N_OUTPUT_REASONS;
     ScratchMatch match;
 
-    if (scratch_match(entry->path, is_folder, &match) && !scratch_is_kept(collect->rules->keep, entry->path)) {
-        left_out_add_scratch(&collect->left_out, entry->path, match.length, match.what, entry->size_bytes);
+    if (scratch_match(entry->path, is_folder, &match) &&
+        !scratch_is_kept(collect->rules->keep, entry->path)) {
+        left_out_add_scratch(&collect->left_out, entry->path, match.length, match.what,
+                             entry->size_bytes);
         return TRUE;
     }
     if (is_folder) {
@@ -287,8 +298,10 @@ static void take_missing(Collect *collect, const WalkEntry *entry)
     }
 }
 
-/* The entry of `before` at `path`, if there is one; what comes before it in order has no partner: it is missing. */
-static const WalkEntry *advance(Collect *collect, const OutputManifest *before, guint *at, const char *path)
+/* The entry of `before` at `path`, if there is one; what comes before it in order has no
+ * partner: it is missing. */
+static const WalkEntry *advance(Collect *collect, const OutputManifest *before, guint *at,
+                                const char *path)
 {
     while (before && *at < output_manifest_size(before)) {
         const WalkEntry *entry = manifest_entry(before, *at);
@@ -306,8 +319,8 @@ static const WalkEntry *advance(Collect *collect, const OutputManifest *before, 
     return NULL;
 }
 
-OutputSet *output_collect(int workspace_fd, const OutputManifest *before, const OutputRules *rules, int target_fd,
-                          GError **error)
+OutputSet *output_collect(int workspace_fd, const OutputManifest *before, const OutputRules *rules,
+                          int target_fd, GError **error)
 {
     g_autoptr(OutputManifest) after = output_manifest_walk(workspace_fd, error);
     g_auto(Collect) collect = {
@@ -328,7 +341,8 @@ OutputSet *output_collect(int workspace_fd, const OutputManifest *before, const 
     for (guint i = 0; i < output_manifest_size(after); i++) {
         const WalkEntry *entry = manifest_entry(after, i);
         const WalkEntry *old = advance(&collect, before, &at, entry->path);
-        gboolean unchanged = old && entry->problem == N_OUTPUT_REASONS && walk_entry_same(old, entry);
+        gboolean unchanged =
+            old && entry->problem == N_OUTPUT_REASONS && walk_entry_same(old, entry);
 
         if (!unchanged && !take_entry(&collect, entry, old ? "changed" : "added", error)) {
             return NULL;

@@ -42,7 +42,8 @@ static int write_at(int fd, const char *bytes, gsize size, uint64_t offset)
 static CopyOutcome copy_data(Copy *copy, uint64_t offset, uint64_t end)
 {
     while (offset < end) {
-        ssize_t got = pread(copy->from, copy->buffer, (gsize)MIN(end - offset, copy->buffer_bytes), (off_t)offset);
+        ssize_t got = pread(copy->from, copy->buffer, (gsize)MIN(end - offset, copy->buffer_bytes),
+                            (off_t)offset);
         int error_number;
 
         if (got < 0 && errno == EINTR) {
@@ -78,7 +79,8 @@ static void count_hole(const Copy *copy, uint64_t size)
     }
 }
 
-/* Where the next data and the hole behind it begin. A file system without SEEK_DATA (EINVAL) has data everywhere. */
+/* Where the next data and the hole behind it begin. A file system without SEEK_DATA (EINVAL) has
+ * data everywhere. */
 static void next_extent(int fd, uint64_t offset, uint64_t size, uint64_t *data, uint64_t *hole)
 {
     off_t at = lseek(fd, (off_t)offset, SEEK_DATA);

@@ -17,16 +17,17 @@
 
 /* Theory of operation.
  *
- * The source is the user's own and is trusted to be what it is; the workspace is opened beneath as everywhere. A folder is copied
- * with a list of its sub-folders still to do, each a path below the two roots, so that a deep tree costs neither stack nor
- * descriptors.
+ * The source is the user's own and is trusted to be what it is; the workspace is opened beneath
+ * as everywhere. A folder is copied with a list of its sub-folders still to do, each a path
+ * below the two roots, so that a deep tree costs neither stack nor descriptors.
  *
- * Files are created under the code's uid and gid, not given to it afterwards: on an idmapped mount the host's root has no id, and
- * creating a file is EOVERFLOW for it. The file-system uid (setfsuid(2)) is switched for each creation only, since the user's own
- * files are read with the user's own rights. */
+ * Files are created under the code's uid and gid, not given to it afterwards: on an idmapped
+ * mount the host's root has no id, and creating a file is EOVERFLOW for it. The file-system uid
+ * (setfsuid(2)) is switched for each creation only, since the user's own files are read with the
+ * user's own rights. */
 
 typedef struct {
-    const char *source;     /* as the user named it */
+    const char *source; /* as the user named it */
     int owner;
     int from_root, to_root; /* of a folder */
     GQueue folders;         /* of char*: paths below both, to do */
@@ -90,8 +91,9 @@ static gboolean ids_work(int owner)
 /* "project" or "project/lib/x.c", for people. */
 static char *name_of(const Place *place, const char *below)
 {
-    g_autofree char *path = below && strcmp(below, ".") != 0 ? g_build_filename(place->source, below, NULL)
-                                                             : g_strdup(place->source);
+    g_autofree char *path = below && strcmp(below, ".") != 0
+                                ? g_build_filename(place->source, below, NULL)
+                                : g_strdup(place->source);
 
     return output_path_text(path);
 }
@@ -100,7 +102,8 @@ static gboolean fail_source(const Place *place, const char *below, const char *p
 {
     g_autofree char *name = name_of(place, below);
 
-    g_set_error(place->error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT, "cannot take the input '%s': %s", name, problem);
+    g_set_error(place->error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT, "cannot take the input '%s': %s",
+                name, problem);
     return FALSE;
 }
 
@@ -109,9 +112,11 @@ static gboolean fail_workspace(const Place *place, const char *below, int error_
     g_autofree char *name = name_of(place, below);
     gboolean full = error_number == ENOSPC || error_number == EDQUOT;
 
-    g_set_error(place->error, HUTCH_ERROR, HUTCH_ERROR_IO, "cannot copy the input '%s' into the workspace: %s%s", name,
-                g_strerror(error_number),
-                full ? "; the workspace's disk limit is too small for the inputs, raise it with --disk" : "");
+    g_set_error(
+        place->error, HUTCH_ERROR, HUTCH_ERROR_IO,
+        "cannot copy the input '%s' into the workspace: %s%s", name, g_strerror(error_number),
+        full ? "; the workspace's disk limit is too small for the inputs, raise it with --disk"
+             : "");
     return FALSE;
 }
 
@@ -144,7 +149,8 @@ static int make_file(const Place *place, int parent, const char *name, mode_t mo
     return fchmod(fd, mode) < 0 ? -errno : fd_steal(&fd);
 }
 
-/* The one time that matters: a store of the code sets it to now, even within the clock tick of the first walk. */
+/* The one time that matters: a store of the code sets it to now, even within the clock tick of
+ * the first walk. */
 static int keep_mtime(const Place *place, int fd, const struct stat *status)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, status->st_mtim};
@@ -154,7 +160,8 @@ static int keep_mtime(const Place *place, int fd, const struct stat *status)
 }
 
 /* Copies the open regular file `from` to the new file `to`. */
-static gboolean fill_file(const Place *place, const char *below, int from, int to, const struct stat *status)
+static gboolean fill_file(const Place *place, const char *below, int from, int to,
+                          const struct stat *status)
 {
     struct stat now;
     int error_number = 0;
@@ -163,14 +170,11 @@ static gboolean fill_file(const Place *place, const char *below, int from, int t
                               : copy_stream(from, to, &error_number);
 
     switch (outcome) {
-    case COPY_TARGET_FAILED:
-        return fail_workspace(place, below, error_number);
-    case COPY_SOURCE_FAILED:
-        return fail_source(place, below, g_strerror(error_number));
+    case COPY_TARGET_FAILED: return fail_workspace(place, below, error_number);
+    case COPY_SOURCE_FAILED: return fail_source(place, below, g_strerror(error_number));
     case COPY_SOURCE_SHRANK:
         return fail_source(place, below, "it became shorter while it was read");
-    case COPY_DONE:
-        break;
+    case COPY_DONE: break;
     }
     if (fstat(from, &now) < 0 || now.st_size < status->st_size) {
         return fail_source(place, below, "it became shorter while it was read");
@@ -213,7 +217,8 @@ static int make_folder_named(const Place *place, int parent, const char *name, m
     return make_folder(place, parent, name);
 }
 
-static int make_free_name(const Place *place, int inputs, const char *name, mode_t mode, MakeNamed make, char **made)
+static int make_free_name(const Place *place, int inputs, const char *name, mode_t mode,
+                          MakeNamed make, char **made)
 {
     int result = -EEXIST;
 
@@ -225,7 +230,8 @@ static int make_free_name(const Place *place, int inputs, const char *name, mode
     return result;
 }
 
-/* Whether a link in the source leads nowhere but beneath its folder, or to what is in the sandbox too: its /usr is the host's. */
+/* Whether a link in the source leads nowhere but beneath its folder, or to what is in the
+ * sandbox too: its /usr is the host's. */
 static gboolean link_stays(const Place *place, const char *below, const char *target)
 {
     autofd fd = -1;
@@ -233,12 +239,15 @@ static gboolean link_stays(const Place *place, const char *below, const char *ta
     if (g_str_has_prefix(target, "/usr/") && !strstr(target, "/..")) {
         return TRUE;
     }
-    /* The kernel walks it: EXDEV is the way out, whatever else it says (nothing there, a loop) happens beneath. */
-    fd = sys_openat2(place->from_root, below, O_PATH | O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+    /* The kernel walks it: EXDEV is the way out, whatever else it says (nothing there, a loop)
+     * happens beneath. */
+    fd = sys_openat2(place->from_root, below, O_PATH | O_CLOEXEC, 0,
+                     RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
     return fd >= 0 || fd == -ENOENT || fd == -ELOOP || fd == -ENOTDIR || fd == -EACCES;
 }
 
-static gboolean place_link(const Place *place, const char *below, int from, int to, const char *name)
+static gboolean place_link(const Place *place, const char *below, int from, int to,
+                           const char *name)
 {
     char target[PATH_MAX];
     ssize_t size = readlinkat(from, name, target, sizeof(target) - 1);
@@ -250,10 +259,10 @@ static gboolean place_link(const Place *place, const char *below, int from, int 
     target[size] = '\0';
     if (!link_stays(place, below, target)) {
         g_autofree char *shown = output_path_text(target);
-        g_autofree char *problem =
-            g_strdup_printf("it is a link that leads out of the folder (to '%s'); give what it leads to as an input of its own, "
-                            "or a folder without it",
-                            shown);
+        g_autofree char *problem = g_strdup_printf(
+            "it is a link that leads out of the folder (to '%s'); give what it leads to as an input of its own, "
+            "or a folder without it",
+            shown);
 
         return fail_source(place, below, problem);
     }
@@ -261,10 +270,11 @@ static gboolean place_link(const Place *place, const char *below, int from, int 
     return failed ? fail_workspace(place, below, failed) : TRUE;
 }
 
-static gboolean place_regular(const Place *place, const char *below, int from, int to, const char *name)
+static gboolean place_regular(const Place *place, const char *below, int from, int to,
+                              const char *name)
 {
-    autofd in = sys_openat2(from, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0,
-                            RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+    autofd in = sys_openat2(from, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC,
+                            0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
     autofd out = -1;
     struct stat status;
 
@@ -284,7 +294,8 @@ static gboolean place_regular(const Place *place, const char *below, int from, i
 /* One name of a folder. */
 static gboolean place_entry(Place *place, const char *folder, int from, int to, const char *name)
 {
-    g_autofree char *below = strcmp(folder, ".") == 0 ? g_strdup(name) : g_strconcat(folder, "/", name, NULL);
+    g_autofree char *below =
+        strcmp(folder, ".") == 0 ? g_strdup(name) : g_strconcat(folder, "/", name, NULL);
     struct stat status;
     int failed;
 
@@ -354,7 +365,8 @@ static gboolean place_tree(Place *place)
     return TRUE;
 }
 
-/* The name under inputs/: the last part of the path, of "." and ".." that of the folder they are. NULL for "/". */
+/* The name under inputs/: the last part of the path, of "." and ".." that of the folder they
+ * are. NULL for "/". */
 static char *base_name(const char *source)
 {
     g_autofree char *name = g_path_get_basename(source);
@@ -364,10 +376,13 @@ static char *base_name(const char *source)
         g_free(name);
         name = g_path_get_basename(real);
     }
-    return strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ? NULL : g_steal_pointer(&name);
+    return strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0
+               ? NULL
+               : g_steal_pointer(&name);
 }
 
-/* Opens the source for reading, without waiting for a fifo's other end and without touching a device. */
+/* Opens the source for reading, without waiting for a fifo's other end and without touching a
+ * device. */
 static int open_source(const Place *place, struct stat *status)
 {
     autofd fd = -1;
@@ -409,7 +424,8 @@ static int open_inputs(const Place *place, int workspace_fd)
 
 gboolean output_place_input(int workspace_fd, const char *source, int owner, GError **error)
 {
-    g_auto(Place) place = {.source = source, .owner = owner, .from_root = -1, .to_root = -1, .error = error};
+    g_auto(Place)
+        place = {.source = source, .owner = owner, .from_root = -1, .to_root = -1, .error = error};
     g_autofree char *name = base_name(source);
     g_autofree char *made = NULL;
     autofd inputs = -1;

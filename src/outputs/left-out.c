@@ -65,11 +65,13 @@ static void finish_scratch(LeftOut *left_out)
     }
     size = text_of_size(left_out->scratch_bytes);
     left_out_add(left_out, path, OUTPUT_SCRATCH,
-                 g_strdup_printf("%s: %u file%s, %s", left_out->scratch_what, left_out->scratch_files,
-                                 left_out->scratch_files == 1 ? "" : "s", size));
+                 g_strdup_printf("%s: %u file%s, %s", left_out->scratch_what,
+                                 left_out->scratch_files, left_out->scratch_files == 1 ? "" : "s",
+                                 size));
 }
 
-void left_out_add_scratch(LeftOut *left_out, const char *path, gsize length, const char *what, uint64_t size_bytes)
+void left_out_add_scratch(LeftOut *left_out, const char *path, gsize length, const char *what,
+                          uint64_t size_bytes)
 {
     gboolean same = left_out->scratch && strlen(left_out->scratch) == length &&
                     memcmp(left_out->scratch, path, length) == 0;
@@ -88,7 +90,8 @@ void left_out_add_scratch(LeftOut *left_out, const char *path, gsize length, con
 
 static gint compare_items(gconstpointer a, gconstpointer b)
 {
-    return strcmp((*(const OutputLeftOut *const *)a)->path, (*(const OutputLeftOut *const *)b)->path);
+    return strcmp((*(const OutputLeftOut *const *)a)->path,
+                  (*(const OutputLeftOut *const *)b)->path);
 }
 
 /* "12 more: 10 link, 2 over_count", or NULL. */
@@ -99,11 +102,13 @@ static char *describe_more(const LeftOut *left_out)
 
     for (guint i = 0; i < N_OUTPUT_REASONS; i++) {
         if (left_out->more[i]) {
-            g_string_append_printf(reasons, "%s%u %s", total ? ", " : "", left_out->more[i], reason_words[i]);
+            g_string_append_printf(reasons, "%s%u %s", total ? ", " : "", left_out->more[i],
+                                   reason_words[i]);
             total += left_out->more[i];
         }
     }
-    return total ? g_strdup_printf("%u more are left out and not listed: %s", total, reasons->str) : NULL;
+    return total ? g_strdup_printf("%u more are left out and not listed: %s", total, reasons->str)
+                 : NULL;
 }
 
 GPtrArray *left_out_finish(LeftOut *left_out)

@@ -30,8 +30,10 @@ static const ScratchRule rules[] = {
     {RULE_SUFFIX, ".lock", FALSE, "a lock file"},
 };
 
-/* Whether `rule` takes one part of a path, of `size` bytes: the first one (`top`), a folder's or a file's. */
-static gboolean rule_takes(const ScratchRule *rule, const char *part, gsize size, gboolean top, gboolean folder)
+/* Whether `rule` takes one part of a path, of `size` bytes: the first one (`top`), a folder's or
+ * a file's. */
+static gboolean rule_takes(const ScratchRule *rule, const char *part, gsize size, gboolean top,
+                           gboolean folder)
 {
     gsize length = strlen(rule->text);
 
@@ -41,12 +43,10 @@ static gboolean rule_takes(const ScratchRule *rule, const char *part, gsize size
     switch (rule->kind) {
     case RULE_TOP_FOLDER:
         return folder && top && size == length && memcmp(part, rule->text, length) == 0;
-    case RULE_FOLDER:
-        return folder && size == length && memcmp(part, rule->text, length) == 0;
+    case RULE_FOLDER: return folder && size == length && memcmp(part, rule->text, length) == 0;
     case RULE_PREFIX: /* and more behind it: "." is the workspace itself */
         return size > length && memcmp(part, rule->text, length) == 0;
-    case RULE_SUFFIX:
-        return !folder && memcmp(part + size - length, rule->text, length) == 0;
+    case RULE_SUFFIX: return !folder && memcmp(part + size - length, rule->text, length) == 0;
     }
     return FALSE;
 }
@@ -104,7 +104,8 @@ static gboolean glob_names(const char *glob, const char *path)
     if (!strchr(glob, '/')) {
         return fnmatch(glob, slash ? slash + 1 : path, 0) == 0;
     }
-    return fnmatch(glob, path, 0) == 0 || (g_str_has_prefix(glob, "**/") && glob_names(glob + 3, path));
+    return fnmatch(glob, path, 0) == 0 ||
+           (g_str_has_prefix(glob, "**/") && glob_names(glob + 3, path));
 }
 
 /* Without what only says "folder" or "here": "./out/" is "out". */

@@ -11,7 +11,8 @@
 #include "base/fd.h"
 #include "base/sys.h"
 
-/* Other file systems may be mounted in the user's own folder; links may not lead out of it, nor anywhere. */
+/* Other file systems may be mounted in the user's own folder; links may not lead out of it, nor
+ * anywhere. */
 #define RESOLVE_TARGET (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
 
 typedef struct {
@@ -42,8 +43,8 @@ TargetOutcome target_failure(const char *path, int error_number, const char **wh
         }
     }
     text = output_path_text(path);
-    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_IO, "cannot write '%s' into the output folder: %s", text,
-                g_strerror(error_number));
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_IO, "cannot write '%s' into the output folder: %s",
+                text, g_strerror(error_number));
     return TARGET_FAILED;
 }
 
@@ -100,9 +101,11 @@ static int make_temporary(TargetFile *file, gboolean executable)
     if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
         return -EIO;
     }
-    snprintf(file->name, sizeof(file->name), ".hutch-%016" G_GINT64_MODIFIER "x.part", (guint64)random);
-    file->fd = openat(file->target->folder_fd, file->name,
-                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, executable ? 0777 : 0666);
+    snprintf(file->name, sizeof(file->name), ".hutch-%016" G_GINT64_MODIFIER "x.part",
+             (guint64)random);
+    file->fd =
+        openat(file->target->folder_fd, file->name,
+               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, executable ? 0777 : 0666);
     if (file->fd < 0) {
         file->name[0] = '\0';
         return -errno;
@@ -110,8 +113,8 @@ static int make_temporary(TargetFile *file, gboolean executable)
     return 0;
 }
 
-TargetOutcome target_begin(OutputTarget *target, const char *path, gboolean executable, TargetFile *file, const char **why,
-                           GError **error)
+TargetOutcome target_begin(OutputTarget *target, const char *path, gboolean executable,
+                           TargetFile *file, const char **why, GError **error)
 {
     const char *slash = strrchr(path, '/');
     g_autofree char *folder = slash ? g_strndup(path, (gsize)(slash - path)) : g_strdup("");

@@ -5,13 +5,13 @@
 
 #include "outputs/outputs.h"
 
-/* The host's folder that collected files are written to. It is the user's, but what earlier runs put there is not to be
- * trusted: names are resolved beneath it, never through a link. */
+/* The host's folder that collected files are written to. It is the user's, but what earlier runs
+ * put there is not to be trusted: names are resolved beneath it, never through a link. */
 
 typedef struct {
-    int root_fd;         /* borrowed */
-    int folder_fd;       /* the folder of the last file, or -1 */
-    char *folder;        /* its path; NULL when there is none */
+    int root_fd;   /* borrowed */
+    int folder_fd; /* the folder of the last file, or -1 */
+    char *folder;  /* its path; NULL when there is none */
 } OutputTarget;
 
 #define OUTPUT_TARGET_INIT(fd) ((OutputTarget){.root_fd = (fd), .folder_fd = -1})
@@ -35,9 +35,10 @@ typedef enum {
     TARGET_FAILED,  /* nothing can be there, or nothing more: `error` is set */
 } TargetOutcome;
 
-/* Begins the file `path`: makes its folders, opens it for writing with the mode 0666 or 0777 that the umask leaves. */
-TargetOutcome target_begin(OutputTarget *target, const char *path, gboolean executable, TargetFile *file, const char **why,
-                           GError **error);
+/* Begins the file `path`: makes its folders, opens it for writing with the mode 0666 or 0777
+ * that the umask leaves. */
+TargetOutcome target_begin(OutputTarget *target, const char *path, gboolean executable,
+                           TargetFile *file, const char **why, GError **error);
 /* Puts the written file in its place, where it replaces a file or a link. */
 TargetOutcome target_keep(TargetFile *file, const char *path, const char **why, GError **error);
 /* The outcome of an errno that writing into the file `path` gave. */

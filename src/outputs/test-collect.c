@@ -56,8 +56,8 @@ static void fixture_snapshot(Fixture *fixture)
 static OutputSet *fixture_collect(Fixture *fixture)
 {
     g_autoptr(GError) error = NULL;
-    OutputSet *set =
-        output_collect(fixture->workspace.fd, fixture->before, &fixture->rules, fixture->target.fd, &error);
+    OutputSet *set = output_collect(fixture->workspace.fd, fixture->before, &fixture->rules,
+                                    fixture->target.fd, &error);
 
     g_assert_no_error(error);
     g_assert_nonnull(set);
@@ -84,7 +84,8 @@ static char *left_out_of(const OutputSet *set)
     for (guint i = 0; i < set->left_out->len; i++) {
         const OutputLeftOut *item = g_ptr_array_index(set->left_out, i);
 
-        g_string_append_printf(text, "%s%s:%s", i ? " " : "", item->path, output_reason_word(item->reason));
+        g_string_append_printf(text, "%s%s:%s", i ? " " : "", item->path,
+                               output_reason_word(item->reason));
     }
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
@@ -99,25 +100,25 @@ static char *deleted_of(const OutputSet *set)
     return g_strjoinv(" ", (char **)names);
 }
 
-#define assert_files(set, wanted)                                                                                      \
-    do {                                                                                                               \
-        g_autofree char *files_ = files_of(set);                                                                       \
-        g_assert_cmpstr(files_, ==, wanted);                                                                           \
+#define assert_files(set, wanted)                                                                  \
+    do {                                                                                           \
+        g_autofree char *files_ = files_of(set);                                                   \
+        g_assert_cmpstr(files_, ==, wanted);                                                       \
     } while (0)
-#define assert_left_out(set, wanted)                                                                                   \
-    do {                                                                                                               \
-        g_autofree char *left_out_ = left_out_of(set);                                                                 \
-        g_assert_cmpstr(left_out_, ==, wanted);                                                                        \
+#define assert_left_out(set, wanted)                                                               \
+    do {                                                                                           \
+        g_autofree char *left_out_ = left_out_of(set);                                             \
+        g_assert_cmpstr(left_out_, ==, wanted);                                                    \
     } while (0)
-#define assert_deleted(set, wanted)                                                                                    \
-    do {                                                                                                               \
-        g_autofree char *deleted_ = deleted_of(set);                                                                   \
-        g_assert_cmpstr(deleted_, ==, wanted);                                                                         \
+#define assert_deleted(set, wanted)                                                                \
+    do {                                                                                           \
+        g_autofree char *deleted_ = deleted_of(set);                                               \
+        g_assert_cmpstr(deleted_, ==, wanted);                                                     \
     } while (0)
-#define assert_text(tree, path, wanted)                                                                                \
-    do {                                                                                                               \
-        g_autofree char *text_ = tree_read(tree, path);                                                                \
-        g_assert_cmpstr(text_, ==, wanted);                                                                            \
+#define assert_text(tree, path, wanted)                                                            \
+    do {                                                                                           \
+        g_autofree char *text_ = tree_read(tree, path);                                            \
+        g_assert_cmpstr(text_, ==, wanted);                                                        \
     } while (0)
 
 static const char *detail_of(const OutputSet *set, const char *path)
@@ -177,10 +178,12 @@ static void test_added_changed_deleted(void)
     g_assert_cmpuint(names_in(&fixture->target), ==, 3);
 
     file = g_ptr_array_index(set->files, 0);
-    g_assert_cmpstr(file->sha256, ==, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    g_assert_cmpstr(file->sha256, ==,
+                    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     file = g_ptr_array_index(set->files, 1);
     g_assert_cmpuint(file->size_bytes, ==, 7);
-    g_assert_cmpstr(file->sha256, ==, "7b2441693c861bf6969869d8b6f45f098bc8ef07b78ca043a1cb663159aabb10");
+    g_assert_cmpstr(file->sha256, ==,
+                    "7b2441693c861bf6969869d8b6f45f098bc8ef07b78ca043a1cb663159aabb10");
 }
 
 static void test_same_size_same_mtime(void)
@@ -194,7 +197,8 @@ static void test_same_size_same_mtime(void)
     status = tree_stat(&fixture->workspace, "v.txt");
     fixture_snapshot(fixture);
     /* The clock's tick has to pass, else ctime is the same: the kernel's coarse clock says when. */
-    for (struct timespec now = status.st_ctim; now.tv_sec == status.st_ctim.tv_sec && now.tv_nsec == status.st_ctim.tv_nsec;) {
+    for (struct timespec now = status.st_ctim;
+         now.tv_sec == status.st_ctim.tv_sec && now.tv_nsec == status.st_ctim.tv_nsec;) {
         clock_gettime(CLOCK_REALTIME_COARSE, &now);
     }
     tree_write(&fixture->workspace, "v.txt", "BBBB");
@@ -249,10 +253,12 @@ static void test_kinds(void)
 
     set = fixture_collect(fixture);
     assert_files(set, "ok.txt:added");
-    assert_left_out(set, tree_is_root() ? "environ:link etc:link loop:link one:link queue:special_file report.txt:link "
-                                          "sock:special_file two:link zero:special_file"
-                                        : "environ:link etc:link loop:link one:link queue:special_file report.txt:link "
-                                          "sock:special_file two:link");
+    assert_left_out(
+        set, tree_is_root()
+                 ? "environ:link etc:link loop:link one:link queue:special_file report.txt:link "
+                   "sock:special_file two:link zero:special_file"
+                 : "environ:link etc:link loop:link one:link queue:special_file report.txt:link "
+                   "sock:special_file two:link");
     g_assert_cmpstr(detail_of(set, "queue"), ==, "a fifo");
     g_assert_cmpstr(detail_of(set, "one"), ==, "one file under 2 names");
     g_assert_cmpuint(names_in(&fixture->target), ==, 1);
@@ -299,8 +305,20 @@ static void test_modes(void)
 static void test_scratch(void)
 {
     static const char *const scratch[] = {
-        "__pycache__/m.pyc", "a/__pycache__/m.pyc", ".cache/pip/f", ".hidden", "a/.git/objects/f", "a/.git/x", "tmp/f", "tmp/g",
-        "node_modules/x/f", "x.tmp", "x.lock", "x.pyc", "x.pyo", "inputs/new.csv",
+        "__pycache__/m.pyc",
+        "a/__pycache__/m.pyc",
+        ".cache/pip/f",
+        ".hidden",
+        "a/.git/objects/f",
+        "a/.git/x",
+        "tmp/f",
+        "tmp/g",
+        "node_modules/x/f",
+        "x.tmp",
+        "x.lock",
+        "x.pyc",
+        "x.pyo",
+        "inputs/new.csv",
     };
     g_autoptr(Fixture) fixture = fixture_new();
     g_autoptr(OutputSet) set = NULL;
@@ -319,17 +337,22 @@ static void test_scratch(void)
     g_assert_cmpint(symlinkat("..", fixture->workspace.fd, ".cache/link"), ==, 0);
 
     set = fixture_collect(fixture);
-    assert_files(set, "a/tmp/kept.txt:added out/data.csv:added out/inputs/data.csv:added tmpfile.txt:added wanted.txt:added");
-    assert_left_out(set, ".cache:scratch .hidden:scratch __pycache__:scratch a/.git:scratch a/__pycache__:scratch "
-                         "inputs/new.csv:scratch node_modules:scratch tmp:scratch x.lock:scratch x.pyc:scratch x.pyo:scratch "
-                         "x.tmp:scratch");
+    assert_files(
+        set,
+        "a/tmp/kept.txt:added out/data.csv:added out/inputs/data.csv:added tmpfile.txt:added wanted.txt:added");
+    assert_left_out(
+        set,
+        ".cache:scratch .hidden:scratch __pycache__:scratch a/.git:scratch a/__pycache__:scratch "
+        "inputs/new.csv:scratch node_modules:scratch tmp:scratch x.lock:scratch x.pyc:scratch x.pyo:scratch "
+        "x.tmp:scratch");
     g_assert_cmpstr(detail_of(set, "tmp"), ==, "the folder for temporary files: 2 files, 2 bytes");
     g_assert_cmpstr(detail_of(set, ".hidden"), ==, "hidden: 1 file, 1 byte");
 }
 
 static void test_keep(void)
 {
-    static const char *const keep[] = {"tmp/keep.csv", "*.pyc", "./.cache/", "inputs/*", "**/x.lock", NULL};
+    static const char *const keep[] = {"tmp/keep.csv", "*.pyc",     "./.cache/",
+                                       "inputs/*",     "**/x.lock", NULL};
     g_autoptr(Fixture) fixture = fixture_new();
     g_autoptr(OutputSet) set = NULL;
 
@@ -346,8 +369,10 @@ static void test_keep(void)
     tree_write(&fixture->workspace, "plain", "k");
     fixture->rules.keep = keep;
     set = fixture_collect(fixture);
-    assert_files(set, ".cache/a/b:added d/x.lock:added inputs/data.csv:changed plain:added tmp/keep.csv:added tmp/m.pyc:added "
-                      "x.lock:added");
+    assert_files(
+        set,
+        ".cache/a/b:added d/x.lock:added inputs/data.csv:changed plain:added tmp/keep.csv:added tmp/m.pyc:added "
+        "x.lock:added");
     assert_left_out(set, "tmp:scratch");
     assert_text(&fixture->target, ".cache/a/b", "k");
     assert_text(&fixture->target, "inputs/data.csv", "12");
@@ -369,9 +394,11 @@ static void test_limits(void)
     fixture->rules.max_total_bytes = 26;
     set = fixture_collect(fixture);
     assert_files(set, "f0:added f1:added f2:added");
-    assert_left_out(set, "big:too_large f3:over_total f4:over_total f5:over_total f6:over_total f7:over_total");
+    assert_left_out(
+        set, "big:too_large f3:over_total f4:over_total f5:over_total f6:over_total f7:over_total");
     g_assert_cmpstr(detail_of(set, "big"), ==, "17 bytes, over the limit of 16 bytes for one file");
-    g_assert_cmpstr(detail_of(set, "f3"), ==, "8 bytes more are over the limit of 26 bytes for all files");
+    g_assert_cmpstr(detail_of(set, "f3"), ==,
+                    "8 bytes more are over the limit of 26 bytes for all files");
 
     g_clear_pointer(&set, output_set_free);
     fixture->rules.max_total_bytes = 1000;
@@ -396,10 +423,12 @@ static void test_sparse(void)
     set = fixture_collect(fixture);
     assert_files(set, "small.img:added");
     assert_left_out(set, "huge.img:too_large");
-    g_assert_cmpstr(detail_of(set, "huge.img"), ==, "64 GiB, over the limit of 50 MiB for one file");
+    g_assert_cmpstr(detail_of(set, "huge.img"), ==,
+                    "64 GiB, over the limit of 50 MiB for one file");
     file = g_ptr_array_index(set->files, 0);
     g_assert_cmpuint(file->size_bytes, ==, 40 << 20);
-    g_assert_cmpstr(file->sha256, ==, "f769fe38e0cddd2e037b0179c776ef3a3b89c749b830c6095d18bfdaf24de7db");
+    g_assert_cmpstr(file->sha256, ==,
+                    "f769fe38e0cddd2e037b0179c776ef3a3b89c749b830c6095d18bfdaf24de7db");
     status = tree_stat(&fixture->target, "small.img");
     g_assert_cmpint(status.st_size, ==, 40 << 20);
     g_assert_cmpint(status.st_blocks * 512, <=, 64 * 1024);
@@ -408,8 +437,17 @@ static void test_sparse(void)
 static void test_names(void)
 {
     static const char *const names[] = {
-        "a\r\nX-Injected: 1", "q\".txt", "-rf", "\xff\xfe.bin", "<img src=x>", "%2e%2e%2fetc", "a;b|c$(id)", "\xe2\x80\xaegnp.txt",
-        "nul\x01l", "\xc3\xbc/r\xc3\xa9sum\xc3\xa9 1.txt", "back\\slash",
+        "a\r\nX-Injected: 1",
+        "q\".txt",
+        "-rf",
+        "\xff\xfe.bin",
+        "<img src=x>",
+        "%2e%2e%2fetc",
+        "a;b|c$(id)",
+        "\xe2\x80\xaegnp.txt",
+        "nul\x01l",
+        "\xc3\xbc/r\xc3\xa9sum\xc3\xa9 1.txt",
+        "back\\slash",
     };
     g_autoptr(Fixture) fixture = fixture_new();
     g_autoptr(OutputSet) set = NULL;
@@ -529,7 +567,8 @@ static void test_many_files(void)
     }
     start = g_get_monotonic_time();
     set = fixture_collect(fixture);
-    g_test_message("100,000 files: %" G_GINT64_FORMAT " ms", (g_get_monotonic_time() - start) / 1000);
+    g_test_message("100,000 files: %" G_GINT64_FORMAT " ms",
+                   (g_get_monotonic_time() - start) / 1000);
     g_assert_cmpuint(set->files->len, ==, 64);
     item = g_ptr_array_index(set->files, 63);
     g_assert_cmpstr(item->path, ==, "f000063");
@@ -603,13 +642,15 @@ static void collect_into_small(void)
 
     g_assert_null(set);
     g_assert_error(error, HUTCH_ERROR, HUTCH_ERROR_IO);
-    g_assert_cmpstr(error->message, ==, "cannot write 'b/big\\x0a' into the output folder: No space left on device");
+    g_assert_cmpstr(error->message, ==,
+                    "cannot write 'b/big\\x0a' into the output folder: No space left on device");
     g_assert_cmpint(faccessat(target, "a.txt", F_OK, 0), ==, 0);
     g_assert_cmpint(mount(NULL, shared->target.path, NULL, MS_REMOUNT | MS_RDONLY, NULL), ==, 0);
     g_clear_error(&error);
     set = output_collect(shared->workspace.fd, NULL, &shared->rules, target, &error);
     g_assert_null(set);
-    g_assert_cmpstr(error->message, ==, "cannot write 'a.txt' into the output folder: Read-only file system");
+    g_assert_cmpstr(error->message, ==,
+                    "cannot write 'a.txt' into the output folder: Read-only file system");
     g_assert_cmpint(hutch_error_exit_status(error), ==, 125);
 }
 
@@ -656,7 +697,8 @@ static void test_without_copy(void)
     g_assert_cmpstr(((const OutputFile *)g_ptr_array_index(set->files, 0))->sha256, ==, "");
 }
 
-/* The workspace changes all the time: whatever comes out is right or left out, and nothing fails. */
+/* The workspace changes all the time: whatever comes out is right or left out, and nothing
+ * fails. */
 typedef struct {
     const Tree *workspace;
     gint stop;
@@ -723,11 +765,25 @@ static void test_scratch_rules(void)
         gboolean is_folder;
         int length; /* -1: no scratch */
     } rows[] = {
-        {"report.pdf", FALSE, -1},       {"tmpfile.txt", FALSE, -1},         {"out/data.csv", FALSE, -1}, {"tmp", FALSE, -1},
-        {"tmp", TRUE, 3},                {"tmp/x", FALSE, 3},                {"out/tmp/x", FALSE, -1},    {"..hidden", FALSE, 8},
-        {"a/.b/c/d", FALSE, 4},          {"__pycache__", FALSE, -1},         {"a/__pycache__/x", FALSE, 13}, {"x.tmp/y", FALSE, -1},
-        {"x.tmp", FALSE, 5},             {"inputs/a/b", FALSE, 10},          {"inputs/a/.git/b", FALSE, 13}, {"inputs", FALSE, -1},
-        {"a/inputs/b", FALSE, -1},       {".", TRUE, -1},                    {"package-lock.json", FALSE, -1},
+        {"report.pdf", FALSE, -1},
+        {"tmpfile.txt", FALSE, -1},
+        {"out/data.csv", FALSE, -1},
+        {"tmp", FALSE, -1},
+        {"tmp", TRUE, 3},
+        {"tmp/x", FALSE, 3},
+        {"out/tmp/x", FALSE, -1},
+        {"..hidden", FALSE, 8},
+        {"a/.b/c/d", FALSE, 4},
+        {"__pycache__", FALSE, -1},
+        {"a/__pycache__/x", FALSE, 13},
+        {"x.tmp/y", FALSE, -1},
+        {"x.tmp", FALSE, 5},
+        {"inputs/a/b", FALSE, 10},
+        {"inputs/a/.git/b", FALSE, 13},
+        {"inputs", FALSE, -1},
+        {"a/inputs/b", FALSE, -1},
+        {".", TRUE, -1},
+        {"package-lock.json", FALSE, -1},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -745,8 +801,8 @@ static void test_sizes(void)
         uint64_t bytes;
         const char *text;
     } rows[] = {
-        {0, "0 bytes"},        {1, "1 byte"},           {1023, "1023 bytes"},        {1024, "1 KiB"}, {1536, "1.5 KiB"},
-        {50 << 20, "50 MiB"}, {64ull << 30, "64 GiB"}, {UINT64_MAX, "16 EiB"},
+        {0, "0 bytes"},    {1, "1 byte"},        {1023, "1023 bytes"},    {1024, "1 KiB"},
+        {1536, "1.5 KiB"}, {50 << 20, "50 MiB"}, {64ull << 30, "64 GiB"}, {UINT64_MAX, "16 EiB"},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {

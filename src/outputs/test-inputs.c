@@ -56,10 +56,10 @@ static char *refusal(Fixture *fixture, const char *name, HutchError code)
     return g_strdup(error->message);
 }
 
-#define assert_text(tree, path, wanted)                                                                                \
-    do {                                                                                                               \
-        g_autofree char *text_ = tree_read(tree, path);                                                                \
-        g_assert_cmpstr(text_, ==, wanted);                                                                            \
+#define assert_text(tree, path, wanted)                                                            \
+    do {                                                                                           \
+        g_autofree char *text_ = tree_read(tree, path);                                            \
+        g_assert_cmpstr(text_, ==, wanted);                                                        \
     } while (0)
 
 static void assert_owned(Fixture *fixture, const char *path, mode_t mode)
@@ -113,10 +113,11 @@ static void test_same_names(void)
     static const struct {
         const char *from, *to;
     } rows[] = {
-        {"a/d.csv", "inputs/d.csv"},      {"b/d.csv", "inputs/d-2.csv"},       {"c/d.csv", "inputs/d-3.csv"},
-        {"a/noext", "inputs/noext"},      {"b/noext", "inputs/noext-2"},       {"a/.env", "inputs/.env"},
-        {"b/.env", "inputs/.env-2"},      {"a/x.tar.gz", "inputs/x.tar.gz"},   {"b/x.tar.gz", "inputs/x-2.tar.gz"},
-        {"a/v1.2/f", "inputs/f"},
+        {"a/d.csv", "inputs/d.csv"},         {"b/d.csv", "inputs/d-2.csv"},
+        {"c/d.csv", "inputs/d-3.csv"},       {"a/noext", "inputs/noext"},
+        {"b/noext", "inputs/noext-2"},       {"a/.env", "inputs/.env"},
+        {"b/.env", "inputs/.env-2"},         {"a/x.tar.gz", "inputs/x.tar.gz"},
+        {"b/x.tar.gz", "inputs/x-2.tar.gz"}, {"a/v1.2/f", "inputs/f"},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -163,7 +164,9 @@ static void test_folder(void)
     assert_owned(fixture, "inputs/project/a/b/c.txt", S_IFREG | 0644);
     assert_owned(fixture, "inputs/project/tool", S_IFREG | 0755);
     assert_owned(fixture, "inputs/project/good", S_IFLNK | 0777);
-    g_assert_cmpint(readlinkat(fixture->workspace.fd, "inputs/project/a/up", target, sizeof(target) - 1), ==, 7);
+    g_assert_cmpint(
+        readlinkat(fixture->workspace.fd, "inputs/project/a/up", target, sizeof(target) - 1), ==,
+        7);
     g_assert_cmpstr(target, ==, "../tool");
     g_assert_true(S_ISLNK(tree_stat(&fixture->workspace, "inputs/project/dangling").st_mode));
     g_assert_true(S_ISLNK(tree_stat(&fixture->workspace, "inputs/project/python").st_mode));
@@ -181,7 +184,8 @@ static void test_folder(void)
 
 static void test_links_out(void)
 {
-    static const char *const targets[] = {"/etc/passwd", "../../x", "..", "/usr/../etc/passwd", "a/../../x"};
+    static const char *const targets[] = {"/etc/passwd", "../../x", "..", "/usr/../etc/passwd",
+                                          "a/../../x"};
     g_autoptr(Fixture) fixture = fixture_new();
 
     tree_write(&fixture->host, "x", "outside");
@@ -191,7 +195,8 @@ static void test_links_out(void)
 
         g_assert_cmpint(symlinkat(targets[i], fixture->host.fd, "p/out"), ==, 0);
         message = refusal(fixture, "p", HUTCH_ERROR_BAD_INPUT);
-        g_assert_nonnull(strstr(message, "/p/out': it is a link that leads out of the folder (to '"));
+        g_assert_nonnull(
+            strstr(message, "/p/out': it is a link that leads out of the folder (to '"));
         g_assert_nonnull(strstr(message, targets[i]));
         g_assert_cmpint(unlinkat(fixture->host.fd, "p/out", 0), ==, 0);
     }
@@ -213,7 +218,8 @@ static void test_refused(void)
     tree_write(&fixture->host, "p/a/f", "f");
     g_assert_cmpint(mkfifoat(fixture->host.fd, "p/a/fifo", 0600), ==, 0);
     inner = refusal(fixture, "p", HUTCH_ERROR_BAD_INPUT);
-    g_assert_true(g_str_has_suffix(inner, "/p/a/fifo': it is a special file (fifo, socket or device)"));
+    g_assert_true(
+        g_str_has_suffix(inner, "/p/a/fifo': it is a special file (fifo, socket or device)"));
     g_assert_false(output_place_input(fixture->workspace.fd, "/", fixture->owner, &error));
     g_assert_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT);
     g_clear_error(&error);
@@ -254,7 +260,8 @@ static void test_sparse(void)
     g_assert_cmpint(status.st_blocks * 512, <=, 64 * 1024);
 }
 
-/* A store into an input shows although it comes within the tick of the clock in which the input was made. */
+/* A store into an input shows although it comes within the tick of the clock in which the input
+ * was made. */
 static void test_change_at_once(void)
 {
     g_autoptr(Fixture) fixture = fixture_new();
@@ -274,7 +281,8 @@ static void test_change_at_once(void)
         tree_write(&fixture->workspace, "inputs/d.csv", "BBBB");
         set = output_collect(fixture->workspace.fd, before, &rules, -1, NULL);
         g_assert_cmpuint(set->files->len, ==, 1);
-        g_assert_cmpstr(((const OutputFile *)g_ptr_array_index(set->files, 0))->path, ==, "inputs/d.csv");
+        g_assert_cmpstr(((const OutputFile *)g_ptr_array_index(set->files, 0))->path, ==,
+                        "inputs/d.csv");
         g_assert_cmpint(unlinkat(fixture->workspace.fd, "inputs/d.csv", 0), ==, 0);
     }
 }
@@ -289,8 +297,10 @@ static void place_into_small(void)
 
     g_assert_false(output_place_input(workspace, path, -1, &error));
     g_assert_error(error, HUTCH_ERROR, HUTCH_ERROR_IO);
-    g_assert_nonnull(strstr(error->message, "/p/big' into the workspace: No space left on device; the workspace's disk limit is too "
-                                            "small for the inputs, raise it with --disk"));
+    g_assert_nonnull(strstr(
+        error->message,
+        "/p/big' into the workspace: No space left on device; the workspace's disk limit is too "
+        "small for the inputs, raise it with --disk"));
 }
 
 static void test_full(void)

@@ -51,7 +51,8 @@ typedef struct {
 static inline Tree tree_make(const char *where)
 {
     g_autofree char *template = g_strdup_printf("%s/hutch-test-XXXXXX", where ? where : "");
-    Tree tree = {.path = where && g_mkdtemp(template) ? g_steal_pointer(&template) : g_dir_make_tmp("hutch-test-XXXXXX", NULL)};
+    Tree tree = {.path = where && g_mkdtemp(template) ? g_steal_pointer(&template)
+                                                      : g_dir_make_tmp("hutch-test-XXXXXX", NULL)};
 
     g_assert_nonnull(tree.path);
     tree.fd = open(tree.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -67,10 +68,11 @@ static inline void tree_clear(Tree *tree)
 
     fd_clear(&tree->fd);
     if (!tree_is_root()) {
-        g_spawn_sync(NULL, (char **)open_up, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL, NULL, NULL,
-                     NULL, NULL);
+        g_spawn_sync(NULL, (char **)open_up, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL,
+                     NULL, NULL, NULL, NULL, NULL, NULL);
     }
-    g_assert_true(g_spawn_sync(NULL, (char **)remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, &status, NULL));
+    g_assert_true(g_spawn_sync(NULL, (char **)remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL,
+                               NULL, &status, NULL));
     g_assert_cmpint(status, ==, 0);
     g_clear_pointer(&tree->path, g_free);
 }
@@ -137,11 +139,13 @@ static inline gboolean tree_unshare(void)
     if (tree_is_root()) {
         return unshare(CLONE_NEWNS) == 0;
     }
-    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && fd_write_file_at(AT_FDCWD, "/proc/self/setgroups", "deny") == 0 &&
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+           fd_write_file_at(AT_FDCWD, "/proc/self/setgroups", "deny") == 0 &&
            tree_map("/proc/self/uid_map", uid) && tree_map("/proc/self/gid_map", gid);
 }
 
-/* Runs `body` in a child with a tmpfs of `size` at `tree`; FALSE (with the reason as a skip) where that may not be done. */
+/* Runs `body` in a child with a tmpfs of `size` at `tree`; FALSE (with the reason as a skip)
+ * where that may not be done. */
 static inline gboolean tree_with_tmpfs(const Tree *tree, const char *options, void (*body)(void))
 {
     enum { SKIP = 77 };
@@ -150,8 +154,8 @@ static inline gboolean tree_with_tmpfs(const Tree *tree, const char *options, vo
 
     g_assert_cmpint(child, >=, 0);
     if (child == 0) {
-        if (!tree_unshare() ||
-            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", tree->path, "tmpfs", 0, options) < 0) {
+        if (!tree_unshare() || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("tmpfs", tree->path, "tmpfs", 0, options) < 0) {
             _exit(SKIP);
         }
         body();

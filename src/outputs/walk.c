@@ -13,18 +13,20 @@
 
 /* Theory of operation.
  *
- * The tree is hostile and may change while it is walked. One stack of open folders, at most WALK_MAX_DEPTH of them, is all the
- * state there is: a folder is opened by its one name below its open parent (openat2 beneath, no links, no other file system),
- * so the length of a path and the depth of a tree cost nothing, and a name that was swapped for a link does not open.
+ * The tree is hostile and may change while it is walked. One stack of open folders, at most
+ * WALK_MAX_DEPTH of them, is all the state there is: a folder is opened by its one name below
+ * its open parent (openat2 beneath, no links, no other file system), so the length of a path and
+ * the depth of a tree cost nothing, and a name that was swapped for a link does not open.
  *
- * A folder's own files are noted before its sub-folders are entered, and scratch folders (scratch.h) are entered last of all:
- * when a bound is hit, what a user wants most has been seen. Each bound that is hit, and each folder that cannot be read, becomes
- * an entry with a `problem`, so that what was not looked at is said. */
+ * A folder's own files are noted before its sub-folders are entered, and scratch folders
+ * (scratch.h) are entered last of all: when a bound is hit, what a user wants most has been
+ * seen. Each bound that is hit, and each folder that cannot be read, becomes an entry with a
+ * `problem`, so that what was not looked at is said. */
 
 typedef struct {
     int fd;
-    gsize path_length;   /* of this folder in Walk.path */
-    GPtrArray *folders;  /* names of its sub-folders, sorted, owned */
+    gsize path_length;  /* of this folder in Walk.path */
+    GPtrArray *folders; /* names of its sub-folders, sorted, owned */
     guint next;
 } Level;
 
@@ -33,10 +35,10 @@ typedef struct {
     GPtrArray *scratch;  /* paths (the manifest's) of scratch folders, for later */
     gboolean in_scratch; /* the later has come */
     Level levels[WALK_MAX_DEPTH + 1];
-    guint depth;         /* levels in use */
+    guint depth; /* levels in use */
     guint seen;
     gsize path_bytes;
-    gboolean full;       /* a bound of the whole walk was hit */
+    gboolean full; /* a bound of the whole walk was hit */
     char path[PATH_MAX];
     GError *error;
 } Walk;
@@ -69,7 +71,8 @@ int walk_open_beneath(int dirfd, const char *path, int flags)
         more |= O_NONBLOCK | O_NOCTTY;
     }
     return sys_openat2(dirfd, path, (uint64_t)flags | more, 0,
-                       RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
+                       RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |
+                           RESOLVE_NO_XDEV);
 }
 
 gboolean walk_entry_same(const WalkEntry *a, const WalkEntry *b)
@@ -80,7 +83,8 @@ gboolean walk_entry_same(const WalkEntry *a, const WalkEntry *b)
 
 static int64_t nanoseconds(const struct timespec *time)
 {
-    /* A hostile time stamp (year 292e9 fits in ext4's and tmpfs' 64 bits) must not overflow: it wraps, as it is only compared. */
+    /* A hostile time stamp (year 292e9 fits in ext4's and tmpfs' 64 bits) must not overflow: it
+     * wraps, as it is only compared. */
     return (int64_t)((uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec);
 }
 
@@ -105,7 +109,8 @@ static const char *keep_path(Walk *walk, const char *path)
 
 static void note_problem(Walk *walk, const char *path, OutputReason problem, const char *detail)
 {
-    WalkEntry entry = {.path = keep_path(walk, path), .mode = S_IFDIR, .problem = problem, .detail = detail};
+    WalkEntry entry = {
+        .path = keep_path(walk, path), .mode = S_IFDIR, .problem = problem, .detail = detail};
 
     g_array_append_val(walk->manifest->entries, entry);
 }
@@ -133,7 +138,8 @@ static void stop_full(Walk *walk)
     note_problem(walk, current_folder(walk), OUTPUT_OVER_COUNT, detail);
 }
 
-/* Puts `name` behind the current folder's path. FALSE when the whole is longer than the kernel takes. */
+/* Puts `name` behind the current folder's path. FALSE when the whole is longer than the kernel
+ * takes. */
 static gboolean append_name(Walk *walk, const char *name)
 {
     gsize length = walk->levels[walk->depth - 1].path_length;
@@ -151,7 +157,8 @@ static gboolean append_name(Walk *walk, const char *name)
 }
 
 /* One name of the folder on top: noted now, or kept for later when it is a folder. */
-static void look_at(Walk *walk, Level *level, const char *name, unsigned char type, gboolean *too_long)
+static void look_at(Walk *walk, Level *level, const char *name, unsigned char type,
+                    gboolean *too_long)
 {
     struct stat status;
 
@@ -202,7 +209,8 @@ static void read_folder(Walk *walk)
 
     while (!walk->full && (got = getdents64(level->fd, &buffer, sizeof(buffer))) > 0) {
         for (ssize_t at = 0; at < got && !walk->full;) {
-            const struct dirent64 *item = (const struct dirent64 *)(const void *)(buffer.bytes + at);
+            const struct dirent64 *item =
+                (const struct dirent64 *)(const void *)(buffer.bytes + at);
 
             at += item->d_reclen;
             if (strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0) {
@@ -214,7 +222,8 @@ static void read_folder(Walk *walk)
         note_problem(walk, current_folder(walk), OUTPUT_UNREADABLE, g_strerror(errno));
     }
     if (too_long) {
-        note_problem(walk, current_folder(walk), OUTPUT_TOO_DEEP, "paths in it are longer than 4,095 bytes");
+        note_problem(walk, current_folder(walk), OUTPUT_TOO_DEEP,
+                     "paths in it are longer than 4,095 bytes");
     }
     g_ptr_array_sort(level->folders, compare_names);
 }
@@ -252,7 +261,8 @@ static const OpenFailure open_failures[] = {
     {EACCES, OUTPUT_UNREADABLE, "the folder's permissions forbid reading it"},
 };
 
-/* Why a folder did not open. Running out of descriptors or memory is our own failure, everything else is that folder's. */
+/* Why a folder did not open. Running out of descriptors or memory is our own failure, everything
+ * else is that folder's. */
 static void note_closed_folder(Walk *walk, const char *path, int error_number)
 {
     if (error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM) {
@@ -349,9 +359,11 @@ OutputManifest *output_manifest_walk(int workspace_fd, GError **error)
     walk.manifest->texts = g_string_chunk_new(4096);
     walk.manifest->entries = g_array_new(FALSE, FALSE, sizeof(WalkEntry));
     if (fd == -EACCES) {
-        note_closed_folder(&walk, ".", -fd); /* code may close its own workspace: that is no failure of ours */
+        /* Code may close its own workspace: that is no failure of ours. */
+        note_closed_folder(&walk, ".", -fd);
     } else if (fd < 0) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_IO, "cannot read the workspace: %s", g_strerror(-fd));
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_IO, "cannot read the workspace: %s",
+                    g_strerror(-fd));
         return NULL;
     } else {
         push_level(&walk, fd, 0);
