@@ -1,7 +1,10 @@
 #include "outputs/outputs.h"
 
+#include <linux/mount.h>
+#include <signal.h>
 #include <sys/fsuid.h>
 
+#include "base/sys.h"
 #include "outputs/test-tree.h"
 
 typedef struct {
@@ -313,6 +316,85 @@ static void test_full(void)
     tree_with_tmpfs(&fixture->workspace, "size=1m", place_into_small);
 }
 
+/* A user namespace whose id 1000 is the host's 1234567: its descriptor, or -1. */
+static int mapped_namespace(void)
+{
+    int pipes[2];
+    pid_t child;
+    char path[64];
+    char byte;
+    int fd;
+
+    g_assert_cmpint(pipe2(pipes, O_CLOEXEC), ==, 0);
+    child = fork();
+    if (child == 0) {
+        gboolean is_new = unshare(CLONE_NEWUSER) == 0;
+
+        if (write(pipes[1], is_new ? "y" : "n", 1) == 1) {
+            pause();
+        }
+        _exit(0);
+    }
+    g_assert_cmpint(read(pipes[0], &byte, 1), ==, 1);
+    g_snprintf(path, sizeof(path), "/proc/%d/uid_map", child);
+    g_assert_cmpint(fd_write_file_at(AT_FDCWD, path, "1000 1234567 1"), ==, 0);
+    g_snprintf(path, sizeof(path), "/proc/%d/gid_map", child);
+    g_assert_cmpint(fd_write_file_at(AT_FDCWD, path, "1000 1234567 1"), ==, 0);
+    g_snprintf(path, sizeof(path), "/proc/%d/ns/user", child);
+    fd = byte == 'y' ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    kill(child, SIGKILL);
+    g_assert_cmpint(waitpid(child, NULL, 0), ==, child);
+    close(pipes[0]);
+    close(pipes[1]);
+    return fd;
+}
+
+/* The workspace of a sandbox that root makes: its files are uid 1000 on disk and the sandbox's own on the mount. */
+static void place_idmapped(void)
+{
+    enum { SKIP = 77 };
+    autofd namespace = mapped_namespace();
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_IDMAP,
+                                    .userns_fd = (uint64_t) namespace};
+    autofd plain = open(shared->workspace.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    autofd mapped = sys_open_tree(AT_FDCWD, shared->workspace.path, OPEN_TREE_CLONE | O_CLOEXEC);
+    g_autofree char *path = host_path(shared, "p");
+    g_autoptr(GError) error = NULL;
+    struct stat status;
+
+    g_assert_cmpint(fchown(plain, 1000, 1000), ==, 0);
+    if (namespace < 0 || mapped < 0 ||
+        sys_mount_setattr(mapped, "", AT_EMPTY_PATH, &attributes) < 0) {
+        _exit(SKIP); /* tmpfs: Linux 6.3 */
+    }
+    g_assert_cmpint(mkdirat(mapped, "roots", 0755), ==, -1);
+    g_assert_cmpint(errno, ==, EOVERFLOW);
+    output_place_input(mapped, path, 1234567, &error);
+    g_assert_no_error(error);
+    g_assert_cmpint(fstatat(plain, "inputs/p/a/f", &status, 0), ==, 0);
+    g_assert_cmpuint(status.st_uid, ==, 1000);
+    g_assert_cmpuint(status.st_gid, ==, 1000);
+    g_assert_cmpint(fstatat(plain, "inputs/p/link", &status, AT_SYMLINK_NOFOLLOW), ==, 0);
+    g_assert_cmpuint(status.st_uid, ==, 1000);
+    g_assert_cmpint(fstatat(mapped, "inputs", &status, 0), ==, 0);
+    g_assert_cmpuint(status.st_uid, ==, 1234567);
+}
+
+static void test_idmapped(void)
+{
+    g_autoptr(Fixture) fixture = NULL;
+
+    if (!tree_is_root()) {
+        g_test_skip("only root makes idmapped mounts");
+        return;
+    }
+    fixture = fixture_new();
+    tree_write(&fixture->host, "p/a/f", "f");
+    g_assert_cmpint(symlinkat("a/f", fixture->host.fd, "p/link"), ==, 0);
+    shared = fixture;
+    tree_with_tmpfs(&fixture->workspace, NULL, place_idmapped);
+}
+
 static void test_deep_folder(void)
 {
     g_autoptr(Fixture) fixture = fixture_new();
@@ -342,5 +424,6 @@ int main(int argc, char **argv)
     g_test_add_func("/inputs/sparse", test_sparse);
     g_test_add_func("/inputs/change-at-once", test_change_at_once);
     g_test_add_func("/inputs/full", test_full);
+    g_test_add_func("/inputs/idmapped", test_idmapped);
     return g_test_run();
 }
