@@ -436,15 +436,17 @@ class Disk(LimitTest):
         self.assertEqual(found["limits_hit"], ["disk"])
         self.assertTrue(self.receipt(found, "disk")["enforced"])
 
-    def test_a_hole_does_not_pass(self):
+    def test_room_cannot_be_reserved_beyond_it(self):
         found = self.outcome("--disk", "64M", status="ok", code="""
 import errno, os
-fd = os.open("/workspace/big", os.O_CREAT | os.O_RDWR)
-try:
-    os.posix_fallocate(fd, 0, 200 << 20)
-except OSError as e:
-    print(errno.errorcode[e.errno])""")
-        self.assertEqual(found["stdout"], "ENOSPC\n")
+for name in "ab":
+    fd = os.open("/workspace/" + name, os.O_CREAT | os.O_RDWR)
+    try:
+        os.posix_fallocate(fd, 0, 40 << 20)
+        print("fits")
+    except OSError as e:
+        print(errno.errorcode[e.errno])""")
+        self.assertEqual(found["stdout"], "fits\nENOSPC\n")
 
     def test_below_the_limit_nothing_is_hit(self):
         found = self.outcome("--disk", "64M", status="ok", code=FILL + "print(*fill('/workspace/big', 30))")

@@ -17,6 +17,7 @@ import argparse
 import os
 import platform
 import re
+import signal
 import sys
 
 sys.dont_write_bytecode = True
@@ -99,6 +100,8 @@ def _sum_up(result, jobs):
 
 def main():
     args = _arguments()
+    # So that what was made is removed also when this is told to stop.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if platform.machine() != "x86_64":
         print("v2: the guest is an x86-64 one, and uses this host's programs; not run", file=sys.stderr)
         return CANNOT_RUN

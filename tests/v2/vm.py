@@ -4,10 +4,12 @@ Host side of the protocol that guest-jobs.sh describes: three virtio-serial port
 socketpair. The guest's kernel log goes to a file, and is shown only when the guest itself fails.
 """
 
+import ctypes
 import os
 import selectors
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -117,6 +119,14 @@ def _command(kernel, work, ports):
     return argv
 
 
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None)
+
+
+def _die_with_parent():
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Result:
     """statuses: one exit status per job. stdout: all that the jobs wrote there, as bytes."""
 
@@ -184,7 +194,7 @@ def run(kernel, jobs, binds=(), timeout_s=900, verbose=False, work_parent=None):
         result, deadline = Result(), time.monotonic() + timeout_s
         with open(f"{work}/qemu", "wb") as log:
             process = subprocess.Popen(_command(kernel, work, theirs), stdin=subprocess.DEVNULL,
-                                       stdout=log, stderr=log,
+                                       stdout=log, stderr=log, preexec_fn=_die_with_parent,
                                        pass_fds=[s.fileno() for s in theirs.values()])
         for sock in theirs.values():
             sock.close()
