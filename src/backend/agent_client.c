@@ -1,11 +1,13 @@
 /* Theory of operation
  *
- * agent_connection.c moves frames, agent_outcome.c reads the two that end an execution, this file does what the protocol is
- * about. Output goes to the sink from the receive buffer itself, and while the sink has not taken all of it (`pending`) nothing is
- * read from the agent, which spools: a slow reader of ours slows nobody.
+ * agent_connection.c moves frames, agent_outcome.c reads the two that end an execution, this file
+ * does what the protocol is about. Output goes to the sink from the receive buffer itself, and
+ * while the sink has not taken all of it (`pending`) nothing is read from the agent, which spools:
+ * a slow reader of ours slows nobody.
  *
- * One poll(2) waits for everything. A descriptor is in its set only while something could be done with it: one that has hung
- * up is reported whether it was asked for or not, and would make the loop spin. */
+ * One poll(2) waits for everything. A descriptor is in its set only while something could be done
+ * with it: one that has hung up is reported whether it was asked for or not, and would make the
+ * loop spin. */
 #include "backend/agent_client.h"
 
 #include <errno.h>
@@ -21,10 +23,10 @@
 #include "wire/protocol.h"
 
 enum {
-    ANSWER_MS = 30 * 1000,      /* how long the agent may be silent when it has something to do */
+    ANSWER_MS = 30 * 1000, /* how long the agent may be silent when it has something to do */
     STDIN_PIECE = 64 * 1024,
     OUTPUT_NUMBER_BYTES = 8,
-    BACKGROUND_PAUSE_MS = 500,  /* between looks whether our terminal is ours again */
+    BACKGROUND_PAUSE_MS = 500, /* between looks whether our terminal is ours again */
 };
 
 struct AgentClient {
@@ -54,7 +56,8 @@ typedef struct {
     guint64 stdin_pause_end_ms;
     Pending pending;
     gboolean cancelled, discards, passed_gap;
-    gboolean hurries; /* our own side wants an end: a reader that takes nothing is waited for no longer than the grace */
+    gboolean hurries; /* our own side wants an end: a reader that takes nothing is waited for no
+                         longer than the grace */
     gboolean ended;
     AgentOutcome *outcome;
 } Relay;
@@ -69,7 +72,8 @@ static int poll_timeout_ms(guint64 until_ms)
 
 static gboolean poll_failed(GError **error)
 {
-    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "cannot wait for the sandbox's agent: poll: %s", g_strerror(errno));
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT,
+                "cannot wait for the sandbox's agent: poll: %s", g_strerror(errno));
     return FALSE;
 }
 
@@ -88,7 +92,8 @@ AgentClient *agent_client_new(int fd)
 {
     AgentClient *client = g_new0(AgentClient, 1);
     agent_connection_init(&client->connection, fd);
-    put_hello(client); /* goes out with the first START: the agent's own is looked at when it comes */
+    put_hello(
+        client); /* goes out with the first START: the agent's own is looked at when it comes */
     return client;
 }
 
@@ -136,14 +141,17 @@ static gboolean put_start(AgentClient *client, const AgentRequest *request, GErr
     gboolean too_many = g_strv_length((char **)request->argv) > PROTOCOL_ARGV_MAX ||
                         g_strv_length((char **)request->env) > PROTOCOL_ARGV_MAX;
     if (writer.failed || too_many) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
-                    "the arguments and the environment do not fit: at most %d of each and %d KiB together; "
-                    "put large data into a file (--input)", PROTOCOL_ARGV_MAX, FRAME_PAYLOAD_MAX / 1024 - 1);
+        g_set_error(
+            error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
+            "the arguments and the environment do not fit: at most %d of each and %d KiB together; "
+            "put large data into a file (--input)",
+            PROTOCOL_ARGV_MAX, FRAME_PAYLOAD_MAX / 1024 - 1);
         return FALSE;
     }
     agent_put_frame(&client->connection, FRAME_START, buffer, writer.size);
     for (gsize at = 0; at < request->script_size; at += FRAME_PAYLOAD_MAX)
-        agent_put_frame(&client->connection, FRAME_SCRIPT, request->script + at, MIN(request->script_size - at, FRAME_PAYLOAD_MAX));
+        agent_put_frame(&client->connection, FRAME_SCRIPT, request->script + at,
+                        MIN(request->script_size - at, FRAME_PAYLOAD_MAX));
     return TRUE;
 }
 
@@ -153,7 +161,8 @@ static gboolean refused(const struct frame *frame, AgentRefusal *refusal, GError
         memset(refusal, 0, sizeof *refusal);
         return agent_broke_rule(error);
     }
-    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "the sandbox's agent could not start the program: %s: %s", refusal->step,
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT,
+                "the sandbox's agent could not start the program: %s: %s", refusal->step,
                 refusal->message[0] ? refusal->message : g_strerror(refusal->error_number));
     return FALSE;
 }
@@ -166,11 +175,13 @@ static void begin_execution(AgentClient *client, const AgentRequest *request)
     client->stdin_credit = PROTOCOL_STDIN_WINDOW;
     client->output_left = request->output_bytes + FRAME_PAYLOAD_MAX;
     client->grace_ms = request->grace_ms;
-    client->end_ms = request->timeout_ms ? now_ms + request->timeout_ms + request->grace_ms : G_MAXUINT64;
+    client->end_ms =
+        request->timeout_ms ? now_ms + request->timeout_ms + request->grace_ms : G_MAXUINT64;
     client->connection.heard_ms = now_ms;
 }
 
-gboolean agent_client_start(AgentClient *client, const AgentRequest *request, AgentRefusal *refusal, GError **error)
+gboolean agent_client_start(AgentClient *client, const AgentRequest *request, AgentRefusal *refusal,
+                            GError **error)
 {
     memset(refusal, 0, sizeof *refusal);
     if (!put_start(client, request, error))
@@ -210,7 +221,8 @@ static void cancel(Relay *relay)
     if (!relay->cancelled) {
         relay->cancelled = TRUE;
         put_cancel(relay->client);
-        relay->client->end_ms = MIN(relay->client->end_ms, clock_monotonic_ms() + relay->client->grace_ms);
+        relay->client->end_ms =
+            MIN(relay->client->end_ms, clock_monotonic_ms() + relay->client->grace_ms);
     }
 }
 
@@ -220,8 +232,8 @@ static void hand_over(Relay *relay)
     Pending *pending = &relay->pending;
     while (pending->size > 0) {
         pending->wait_fd = -1;
-        gssize taken = relay->relay->sink->output(relay->relay->user, pending->stream, pending->data, pending->size,
-                                                  &pending->wait_fd);
+        gssize taken = relay->relay->sink->output(relay->relay->user, pending->stream,
+                                                  pending->data, pending->size, &pending->wait_fd);
         if (taken < 0) {
             cancel(relay);
             relay->discards = TRUE;
@@ -238,14 +250,17 @@ static void hand_over(Relay *relay)
     }
 }
 
-static gboolean take_output(Relay *relay, AgentStream stream, const struct frame *frame, GError **error)
+static gboolean take_output(Relay *relay, AgentStream stream, const struct frame *frame,
+                            GError **error)
 {
-    if (frame->size <= OUTPUT_NUMBER_BYTES || frame->size - OUTPUT_NUMBER_BYTES > relay->client->output_left)
+    if (frame->size <= OUTPUT_NUMBER_BYTES ||
+        frame->size - OUTPUT_NUMBER_BYTES > relay->client->output_left)
         return agent_broke_rule(error);
     gsize size = frame->size - OUTPUT_NUMBER_BYTES;
     relay->client->output_left -= size;
     if (!relay->discards) {
-        relay->pending = (Pending){stream, (const char *)frame->payload + OUTPUT_NUMBER_BYTES, size, -1};
+        relay->pending =
+            (Pending){stream, (const char *)frame->payload + OUTPUT_NUMBER_BYTES, size, -1};
         hand_over(relay);
     }
     return TRUE;
@@ -294,7 +309,8 @@ static gboolean take_credit(Relay *relay, const struct frame *frame, GError **er
             bad |= field_u64(&field, &bytes);
     }
     /* It can only give back what was sent, so this cannot go on for ever either. */
-    if (result < 0 || bad < 0 || bytes == 0 || bytes > PROTOCOL_STDIN_WINDOW - relay->client->stdin_credit)
+    if (result < 0 || bad < 0 || bytes == 0 ||
+        bytes > PROTOCOL_STDIN_WINDOW - relay->client->stdin_credit)
         return agent_broke_rule(error);
     relay->client->stdin_credit += bytes;
     return TRUE;
@@ -305,7 +321,8 @@ static gboolean take_error(G_GNUC_UNUSED Relay *relay, const struct frame *frame
     AgentRefusal refusal = {0};
     if (agent_refusal_read(frame, &refusal) < 0)
         return agent_broke_rule(error);
-    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "the sandbox's agent gave the program up: %s: %s", refusal.step, refusal.message);
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT,
+                "the sandbox's agent gave the program up: %s: %s", refusal.step, refusal.message);
     return FALSE;
 }
 
@@ -340,7 +357,8 @@ static gboolean take_frames(Relay *relay, GError **error)
 {
     struct frame frame;
     GError *failed = NULL;
-    while (!relay->ended && relay->pending.size == 0 && agent_next_frame(&relay->client->connection, &frame, &failed)) {
+    while (!relay->ended && relay->pending.size == 0 &&
+           agent_next_frame(&relay->client->connection, &frame, &failed)) {
         if (!take_frame(relay, &frame, error))
             return FALSE;
     }
@@ -374,7 +392,8 @@ static void read_stdin(Relay *relay)
         frame_encode_header(client->connection.out->data, FRAME_STDIN, (gsize)n);
         g_byte_array_set_size(client->connection.out, (guint)(FRAME_HEADER_BYTES + n));
         client->stdin_credit -= (guint64)n;
-    } else { /* its end; input that cannot be read (a directory, a vanished terminal) has none either */
+    } else { /* its end; input that cannot be read (a directory, a vanished terminal) has none
+                either */
         agent_put_frame(&client->connection, FRAME_STDIN_END, NULL, 0);
         relay->stdin_fd = -1;
     }
@@ -382,14 +401,17 @@ static void read_stdin(Relay *relay)
 
 static gboolean wants_stdin(const Relay *relay)
 {
-    return relay->stdin_fd >= 0 && relay->client->stdin_credit > 0 && !agent_wants_to_send(&relay->client->connection) &&
-           !relay->client->connection.out_broken && clock_monotonic_ms() >= relay->stdin_pause_end_ms;
+    return relay->stdin_fd >= 0 && relay->client->stdin_credit > 0 &&
+           !agent_wants_to_send(&relay->client->connection) &&
+           !relay->client->connection.out_broken &&
+           clock_monotonic_ms() >= relay->stdin_pause_end_ms;
 }
 
 /* Output that nobody takes must not keep a program that was told to end. */
 static void drop_when_late(Relay *relay)
 {
-    if (relay->hurries && relay->pending.size > 0 && clock_monotonic_ms() >= relay->client->end_ms) {
+    if (relay->hurries && relay->pending.size > 0 &&
+        clock_monotonic_ms() >= relay->client->end_ms) {
         relay->discards = TRUE;
         relay->pending.size = 0;
     }
@@ -425,10 +447,10 @@ static gboolean obey_wish(Relay *relay, GError **error)
         cancel(relay);
         return TRUE;
     case AGENT_GIVE_UP:
-        g_set_error_literal(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "given up before the program had ended");
+        g_set_error_literal(error, HUTCH_ERROR, HUTCH_ERROR_AGENT,
+                            "given up before the program had ended");
         return FALSE;
-    case AGENT_GO_ON:
-        break;
+    case AGENT_GO_ON: break;
     }
     return TRUE;
 }
@@ -448,7 +470,9 @@ static gboolean wait_and_move(Relay *relay, GError **error)
         return poll_failed(error);
     drop_when_late(relay);
     if (n <= 0)
-        return is_overdue(relay) ? agent_error(error, "has been silent for 30 s after the program had to end") : TRUE;
+        return is_overdue(relay)
+                   ? agent_error(error, "has been silent for 30 s after the program had to end")
+                   : TRUE;
     if (polled[WISH].revents && !obey_wish(relay, error))
         return FALSE;
     if (polled[SINK].revents)
@@ -462,7 +486,8 @@ static gboolean wait_and_move(Relay *relay, GError **error)
     return TRUE;
 }
 
-gboolean agent_client_relay(AgentClient *client, const AgentRelay *relay, AgentOutcome *outcome, GError **error)
+gboolean agent_client_relay(AgentClient *client, const AgentRelay *relay, AgentOutcome *outcome,
+                            GError **error)
 {
     memset(outcome, 0, sizeof *outcome);
     Relay state = {.client = client, .relay = relay, .stdin_fd = -1, .outcome = outcome};

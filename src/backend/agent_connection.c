@@ -11,7 +11,8 @@ enum { IN_CAPACITY = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX };
 
 void agent_connection_init(AgentConnection *connection, int fd)
 {
-    *connection = (AgentConnection){.fd = fd, .out = g_byte_array_new(), .in = g_malloc(IN_CAPACITY)};
+    *connection =
+        (AgentConnection){.fd = fd, .out = g_byte_array_new(), .in = g_malloc(IN_CAPACITY)};
 }
 
 void agent_connection_clear(AgentConnection *connection)
@@ -28,12 +29,14 @@ gboolean agent_error(GError **error, const char *sentence)
 
 gboolean agent_broke_rule(GError **error)
 {
-    return agent_error(error, "sent something that is against the protocol; the sandbox was given up");
+    return agent_error(error,
+                       "sent something that is against the protocol; the sandbox was given up");
 }
 
 /* ---- sending */
 
-void agent_put_frame(AgentConnection *connection, enum frame_type type, const void *payload, gsize size)
+void agent_put_frame(AgentConnection *connection, enum frame_type type, const void *payload,
+                     gsize size)
 {
     guint8 header[FRAME_HEADER_BYTES];
     frame_encode_header(header, type, size);
@@ -47,12 +50,13 @@ gboolean agent_wants_to_send(const AgentConnection *connection)
     return connection->out_sent < connection->out->len;
 }
 
-/* Sends what the socket takes now. A broken connection is no error here: the agent may have said why before. */
+/* Sends what the socket takes now. A broken connection is no error here: the agent may have said
+ * why before. */
 void agent_send_some(AgentConnection *connection)
 {
     while (agent_wants_to_send(connection)) {
-        ssize_t n = send(connection->fd, connection->out->data + connection->out_sent, connection->out->len - connection->out_sent,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = send(connection->fd, connection->out->data + connection->out_sent,
+                         connection->out->len - connection->out_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -77,18 +81,21 @@ static gboolean has_room(const AgentConnection *connection)
 static gboolean receive_some(AgentConnection *connection, GError **error)
 {
     if (connection->in_start > 0) {
-        memmove(connection->in, connection->in + connection->in_start, connection->in_end - connection->in_start);
+        memmove(connection->in, connection->in + connection->in_start,
+                connection->in_end - connection->in_start);
         connection->in_end -= connection->in_start;
         connection->in_start = 0;
     }
-    ssize_t n = recv(connection->fd, connection->in + connection->in_end, IN_CAPACITY - connection->in_end, MSG_DONTWAIT);
+    ssize_t n = recv(connection->fd, connection->in + connection->in_end,
+                     IN_CAPACITY - connection->in_end, MSG_DONTWAIT);
     if (n > 0) {
         connection->in_end += (gsize)n;
         connection->heard_ms = clock_monotonic_ms();
     } else if (n == 0 || errno == ECONNRESET) {
         connection->in_ended = TRUE;
     } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT, "cannot read from the sandbox's agent: %s", g_strerror(errno));
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT,
+                    "cannot read from the sandbox's agent: %s", g_strerror(errno));
         return FALSE;
     }
     return TRUE;
@@ -116,12 +123,15 @@ static gboolean check_hello(const struct frame *frame, GError **error)
 gboolean agent_next_frame(AgentConnection *connection, struct frame *frame, GError **error)
 {
     for (;;) {
-        ssize_t n = frame_decode(connection->in + connection->in_start, connection->in_end - connection->in_start, frame);
+        ssize_t n = frame_decode(connection->in + connection->in_start,
+                                 connection->in_end - connection->in_start, frame);
         if (n < 0)
             return agent_broke_rule(error);
         if (n == 0) {
             if (connection->in_ended)
-                agent_error(error, "ended without an answer; it may have been killed from outside, or the host is out of memory");
+                agent_error(
+                    error,
+                    "ended without an answer; it may have been killed from outside, or the host is out of memory");
             return FALSE;
         }
         connection->in_start += (gsize)n;
@@ -135,11 +145,13 @@ gboolean agent_next_frame(AgentConnection *connection, struct frame *frame, GErr
 
 struct pollfd agent_socket_pollfd(const AgentConnection *connection, gboolean receive)
 {
-    short events = (short)((receive && has_room(connection) ? POLLIN : 0) | (agent_wants_to_send(connection) ? POLLOUT : 0));
+    short events = (short)((receive && has_room(connection) ? POLLIN : 0) |
+                           (agent_wants_to_send(connection) ? POLLOUT : 0));
     return (struct pollfd){.fd = events ? connection->fd : -1, .events = events};
 }
 
-gboolean agent_socket_ready(AgentConnection *connection, const struct pollfd *polled, GError **error)
+gboolean agent_socket_ready(AgentConnection *connection, const struct pollfd *polled,
+                            GError **error)
 {
     if (polled->revents & ~POLLIN)
         agent_send_some(connection);

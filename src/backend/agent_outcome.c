@@ -41,12 +41,14 @@ static int read_reason(const struct field *field, AgentReason *reason)
     int result = field_copy_text(field, word, sizeof word);
     if (result < 0)
         return result;
-#define X(name, text)                       \
-    if (g_str_equal(word, text))            \
+#define X(name, text)                                                                              \
+    if (g_str_equal(word, text))                                                                   \
         *reason = AGENT_REASON_##name;
     AGENT_REASONS(X)
 #undef X
-    return *reason == AGENT_REASON_NONE ? -EPROTO : 0; /* an end that we cannot name must not pass for a plain one */
+    return *reason == AGENT_REASON_NONE
+               ? -EPROTO
+               : 0; /* an end that we cannot name must not pass for a plain one */
 }
 
 static int read_hit(const struct field *field, guint *hits)
@@ -110,12 +112,14 @@ int agent_outcome_read(const struct frame *frame, AgentOutcome *outcome)
         bad |= read_ended_field(&field, outcome, &end);
     outcome->left_running = end.left_running != 0;
     if (!outcome->exited && !end.has_signal && outcome->left_running) {
-        end.signal = SIGKILL; /* was sent, and will take the program as soon as the kernel lets go of it */
+        end.signal =
+            SIGKILL; /* was sent, and will take the program as soon as the kernel lets go of it */
         end.has_signal = TRUE;
     }
     if (result < 0 || bad < 0 || outcome->exited == end.has_signal)
         return -EPROTO;
-    if (end.exit_code > EXIT_CODE_MAX || (end.has_signal && (end.signal == 0 || end.signal > SIGNAL_MAX)))
+    if (end.exit_code > EXIT_CODE_MAX ||
+        (end.has_signal && (end.signal == 0 || end.signal > SIGNAL_MAX)))
         return -EPROTO;
     outcome->exit_code = (int)end.exit_code;
     outcome->signal = (int)end.signal;

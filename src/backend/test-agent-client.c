@@ -1,4 +1,5 @@
-/* The client against an agent that is a thread with a script: what it says, in order, and what it wants to hear. */
+/* The client against an agent that is a thread with a script: what it says, in order, and what it
+ * wants to hear. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -31,7 +32,8 @@ static void say_frame(int fd, enum frame_type type, const void *payload, gsize s
     (void)fd_write_full(fd, payload, size);
 }
 
-static void say_numbers(int fd, enum frame_type type, const char *first_key, guint64 first, const char *key, guint64 value)
+static void say_numbers(int fd, enum frame_type type, const char *first_key, guint64 first,
+                        const char *key, guint64 value)
 {
     guint8 buffer[256];
     struct field_writer writer;
@@ -42,7 +44,8 @@ static void say_numbers(int fd, enum frame_type type, const char *first_key, gui
     say_frame(fd, type, buffer, writer.size);
 }
 
-static void say_text(int fd, enum frame_type type, const char *key, const char *text, const char *number_key, guint64 number)
+static void say_text(int fd, enum frame_type type, const char *key, const char *text,
+                     const char *number_key, guint64 number)
 {
     guint8 buffer[1024];
     struct field_writer writer;
@@ -101,7 +104,8 @@ static gboolean heard(const Fixture *fixture, enum frame_type type)
     struct frame frame;
     gsize at = 0;
     ssize_t n;
-    while ((n = frame_decode(fixture->agent.heard->data + at, fixture->agent.heard->len - at, &frame)) > 0) {
+    while ((n = frame_decode(fixture->agent.heard->data + at, fixture->agent.heard->len - at,
+                             &frame)) > 0) {
         if (frame.type == type)
             return TRUE;
         at += (gsize)n;
@@ -112,7 +116,12 @@ static gboolean heard(const Fixture *fixture, enum frame_type type)
 static gboolean start(Fixture *fixture, gboolean has_stdin, AgentRefusal *refusal, GError **error)
 {
     static const char *const argv[] = {"cat", NULL}, *const env[] = {"A=1", NULL};
-    AgentRequest request = {.id = "exe_1", .argv = argv, .env = env, .cwd = "/", .timeout_ms = 1000, .output_bytes = 4096,
+    AgentRequest request = {.id = "exe_1",
+                            .argv = argv,
+                            .env = env,
+                            .cwd = "/",
+                            .timeout_ms = 1000,
+                            .output_bytes = 4096,
                             .has_stdin = has_stdin};
     return agent_client_start(fixture->client, &request, refusal, error);
 }
@@ -126,7 +135,8 @@ typedef struct {
     guint calls;
 } Sink;
 
-static gssize sink_output(void *user, AgentStream stream, const char *data, gsize size, int *wait_fd)
+static gssize sink_output(void *user, AgentStream stream, const char *data, gsize size,
+                          int *wait_fd)
 {
     Sink *sink = user;
     if (sink->refuses)
@@ -146,7 +156,8 @@ static void sink_gap(void *user, const guint64 dropped_bytes[N_AGENT_STREAMS])
 
 static const AgentSink sink_calls = {sink_output, sink_gap};
 
-static gboolean relay(Fixture *fixture, Sink *sink, int stdin_fd, AgentOutcome *outcome, GError **error)
+static gboolean relay(Fixture *fixture, Sink *sink, int stdin_fd, AgentOutcome *outcome,
+                      GError **error)
 {
     AgentRelay relay = {.sink = &sink_calls, .stdin_fd = stdin_fd, .wish_fd = -1, .user = sink};
     return agent_client_relay(fixture->client, &relay, outcome, error);
@@ -389,12 +400,14 @@ static void play_client_frame(int fd)
     say_frame(fd, FRAME_STDIN, "x", 1);
 }
 
-/* What a hostile agent could send while an execution runs: each ends it with an error, none hangs or passes. */
+/* What a hostile agent could send while an execution runs: each ends it with an error, none hangs
+ * or passes. */
 static void test_bad_relays(void)
 {
-    static void (*const plays[])(int fd) = {play_half, play_too_much, play_short_output, play_two_ends, play_no_end,
-                                            play_large_code, play_unknown_reason, play_credit_overflow, play_client_frame,
-                                            play_credit_for_nothing, play_two_gaps, play_empty_output};
+    static void (*const plays[])(int fd) = {
+        play_half,         play_too_much,           play_short_output,   play_two_ends,
+        play_no_end,       play_large_code,         play_unknown_reason, play_credit_overflow,
+        play_client_frame, play_credit_for_nothing, play_two_gaps,       play_empty_output};
     for (gsize i = 0; i < G_N_ELEMENTS(plays); i++) {
         Fixture fixture;
         AgentRefusal refusal;

@@ -1,5 +1,5 @@
-/* `hutch doctor`: what this host can and cannot enforce. A table of checks, then the proof: a sandbox is made, `true` runs in it, and
- * its receipt says how each limit came out. */
+/* `hutch doctor`: what this host can and cannot enforce. A table of checks, then the proof: a
+ * sandbox is made, `true` runs in it, and its receipt says how each limit came out. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,8 +17,10 @@ static const struct {
     const char *gives;
     void (*check)(const Host *host, Finding *finding);
 } checks[] = {
-    {"kernel", "clone3, openat2, close_range, idmapped mounts, a process limit per sandbox", host_kernel},
-    {"user namespaces", "a root of its own for each sandbox that is nobody outside", host_user_namespaces},
+    {"kernel", "clone3, openat2, close_range, idmapped mounts, a process limit per sandbox",
+     host_kernel},
+    {"user namespaces", "a root of its own for each sandbox that is nobody outside",
+     host_user_namespaces},
     {"root directory", "user namespaces", host_root_directory},
     {"/proc", "a /proc of its own in each sandbox", host_proc},
     {"mount api", "mounts without paths of the host", host_mount_api},
@@ -32,7 +34,8 @@ static const struct {
     {"languages", "scripts without a package to install", host_languages},
 };
 
-static const char *const state_words[] = {[FINDING_YES] = "yes", [FINDING_LIMITED] = "limited", [FINDING_NO] = "no"};
+static const char *const state_words[] = {
+    [FINDING_YES] = "yes", [FINDING_LIMITED] = "limited", [FINDING_NO] = "no"};
 
 /* Where the rows go. */
 typedef struct {
@@ -73,8 +76,13 @@ static gboolean run_true(Sandbox *sandbox, GError **error)
     g_autoptr(GPtrArray) env = program_environment(NULL, NULL);
     g_autoptr(AgentClient) client = agent_client_new(sandbox_agent_fd(sandbox));
     AgentRequest request = {
-        .id = id, .argv = argv, .env = (const char *const *)env->pdata, .cwd = "/workspace", .timeout_ms = TIMEOUT_MS,
-        .output_bytes = OUTPUT_BYTES, .sole = TRUE,
+        .id = id,
+        .argv = argv,
+        .env = (const char *const *)env->pdata,
+        .cwd = "/workspace",
+        .timeout_ms = TIMEOUT_MS,
+        .output_bytes = OUTPUT_BYTES,
+        .sole = TRUE,
     };
     AgentRefusal refusal;
     AgentOutcome outcome;
@@ -88,8 +96,10 @@ static gboolean run_true(Sandbox *sandbox, GError **error)
     if (!ended)
         return FALSE;
     if (!outcome.exited || outcome.exit_code != 0)
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "`true` did not end well in the sandbox (%s %d)",
-                    outcome.exited ? "exit code" : "signal", outcome.exited ? outcome.exit_code : outcome.signal);
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+                    "`true` did not end well in the sandbox (%s %d)",
+                    outcome.exited ? "exit code" : "signal",
+                    outcome.exited ? outcome.exit_code : outcome.signal);
     return outcome.exited && outcome.exit_code == 0;
 }
 
@@ -98,10 +108,14 @@ static void report_limit(Report *report, LimitKind kind, const LimitReceipt *lim
 {
     g_autofree char *what = g_strdup_printf("limit %s", limit_name(kind));
     const char *semicolon = limit->note ? strstr(limit->note, "; ") : NULL;
-    g_autofree char *why = semicolon ? g_strndup(limit->note, (gsize)(semicolon - limit->note)) : g_strdup(limit->note);
+    g_autofree char *why = semicolon ? g_strndup(limit->note, (gsize)(semicolon - limit->note))
+                                     : g_strdup(limit->note);
     Finding finding = {
-        .state = !limit->enforced ? FINDING_NO : limit->note ? FINDING_LIMITED : FINDING_YES,
-        .found = g_strdup_printf("%s%s%s", limit->enforced ? limit->how : "not enforced", why ? ": " : "", why ? why : ""),
+        .state = !limit->enforced ? FINDING_NO
+                 : limit->note    ? FINDING_LIMITED
+                                  : FINDING_YES,
+        .found = g_strdup_printf("%s%s%s", limit->enforced ? limit->how : "not enforced",
+                                 why ? ": " : "", why ? why : ""),
         .mend = semicolon ? g_strdup(semicolon + strlen("; ")) : NULL,
     };
     report_row(report, what, "this limit of `hutch run`, by default and asked for", &finding);
@@ -115,9 +129,10 @@ static json_t *report_sandbox(Report *report, const Options *options)
     Finding finding = {.state = FINDING_YES};
     if (sandbox && run_true(sandbox, &failed)) {
         const SandboxReceipt *receipt = sandbox_receipt(sandbox);
-        finding.found = g_strdup_printf("made, and `true` ran in it; %s", receipt->agent_shares_uid
-                                                                              ? "one user id serves the agent and the code"
-                                                                              : "agent and code have user ids of their own");
+        finding.found = g_strdup_printf("made, and `true` ran in it; %s",
+                                        receipt->agent_shares_uid
+                                            ? "one user id serves the agent and the code"
+                                            : "agent and code have user ids of their own");
     } else {
         finding.state = FINDING_NO;
         finding.found = g_strdup(failed->message);

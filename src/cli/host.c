@@ -83,7 +83,8 @@ void host_free(Host *host)
     g_free(host);
 }
 
-static void find(Finding *finding, FindingState state, const char *mend, const char *format, ...) G_GNUC_PRINTF(4, 5);
+static void find(Finding *finding, FindingState state, const char *mend, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
 
 static void find(Finding *finding, FindingState state, const char *mend, const char *format, ...)
 {
@@ -110,19 +111,26 @@ void host_kernel(G_GNUC_UNUSED const Host *host, Finding *finding)
     uname(&name);
     (void)sscanf(name.release, "%u.%u", &major, &minor);
     guint version = major * 1000 + minor;
-    FindingState state = version >= 5014 ? FINDING_YES : version >= 5012 ? FINDING_LIMITED : FINDING_NO;
-    find(finding, state, state == FINDING_YES ? NULL : "boot a kernel of 5.14 or newer (Debian 12: apt-get install linux-image-amd64)",
+    FindingState state = version >= 5014   ? FINDING_YES
+                         : version >= 5012 ? FINDING_LIMITED
+                                           : FINDING_NO;
+    find(finding, state,
+         state == FINDING_YES
+             ? NULL
+             : "boot a kernel of 5.14 or newer (Debian 12: apt-get install linux-image-amd64)",
          "Linux %s", name.release);
 }
 
-/* Makes the namespaces of a sandbox in a child and tells the errno of what failed: a rule of AppArmor shows only at the second. */
+/* Makes the namespaces of a sandbox in a child and tells the errno of what failed: a rule of
+ * AppArmor shows only at the second. */
 static int try_namespaces(void)
 {
     pid_t pid = fork();
     if (pid < 0)
         return errno;
     if (pid == 0) {
-        if (unshare(CLONE_NEWUSER) < 0 || unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        if (unshare(CLONE_NEWUSER) < 0 ||
+            unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
             _exit(errno & 0xff);
         _exit(0);
     }
@@ -138,10 +146,12 @@ static const struct {
     gint64 forbids;
     const char *mend;
 } namespace_settings[] = {
-    {"/proc/sys/user/max_user_namespaces", "user.max_user_namespaces", 0, "sysctl -w user.max_user_namespaces=15000"},
+    {"/proc/sys/user/max_user_namespaces", "user.max_user_namespaces", 0,
+     "sysctl -w user.max_user_namespaces=15000"},
     {"/proc/sys/kernel/unprivileged_userns_clone", "kernel.unprivileged_userns_clone", 0,
      "sysctl -w kernel.unprivileged_userns_clone=1"},
-    {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "kernel.apparmor_restrict_unprivileged_userns", 1,
+    {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+     "kernel.apparmor_restrict_unprivileged_userns", 1,
      "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
 };
 
@@ -149,18 +159,23 @@ void host_user_namespaces(G_GNUC_UNUSED const Host *host, Finding *finding)
 {
     int failed = try_namespaces();
     if (failed == 0) {
-        find(finding, FINDING_YES, NULL, "made for a try: user, pid, mount, network, ipc, host name");
+        find(finding, FINDING_YES, NULL,
+             "made for a try: user, pid, mount, network, ipc, host name");
         return;
     }
     for (gsize i = 0; i < G_N_ELEMENTS(namespace_settings); i++) {
         if (read_number(namespace_settings[i].path) == namespace_settings[i].forbids) {
-            find(finding, FINDING_NO, namespace_settings[i].mend, "%s is %" G_GINT64_FORMAT, namespace_settings[i].name,
-                 namespace_settings[i].forbids);
+            find(finding, FINDING_NO, namespace_settings[i].mend, "%s is %" G_GINT64_FORMAT,
+                 namespace_settings[i].name, namespace_settings[i].forbids);
             return;
         }
     }
-    find(finding, FINDING_NO, failed == EPERM ? "in a container: allow clone with CLONE_NEWUSER (docker: --security-opt seccomp=unconfined)" : NULL,
-         "unshare: %s", g_strerror(failed));
+    find(
+        finding, FINDING_NO,
+        failed == EPERM
+            ? "in a container: allow clone with CLONE_NEWUSER (docker: --security-opt seccomp=unconfined)"
+            : NULL,
+        "unshare: %s", g_strerror(failed));
 }
 
 void host_root_directory(const Host *host, Finding *finding)
@@ -176,12 +191,14 @@ void host_root_directory(const Host *host, Finding *finding)
          "this process is in a chroot, where Linux makes no user namespaces");
 }
 
-/* Directories of /proc that are made to be mounted on; the kernel minds only the others (mount_too_revealing()). */
+/* Directories of /proc that are made to be mounted on; the kernel minds only the others
+ * (mount_too_revealing()). */
 static const char *const proc_mount_points[] = {"/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd", NULL};
 
 void host_proc(const Host *host, Finding *finding)
 {
-    static const char mend[] = "in a container, leave /proc whole (docker: --security-opt systempaths=unconfined)";
+    static const char mend[] =
+        "in a container, leave /proc whole (docker: --security-opt systempaths=unconfined)";
     gboolean mounted = FALSE;
     for (guint i = 0; i < host->mounts->len; i++) {
         const Mount *mount = host->mounts->pdata[i];
@@ -191,7 +208,8 @@ void host_proc(const Host *host, Finding *finding)
             find(finding, FINDING_NO, mend, "/proc is read-only");
             return;
         }
-        if (g_str_has_prefix(mount->point, "/proc/") && !g_strv_contains(proc_mount_points, mount->point)) {
+        if (g_str_has_prefix(mount->point, "/proc/") &&
+            !g_strv_contains(proc_mount_points, mount->point)) {
             find(finding, FINDING_NO, mend, "%s is mounted over", mount->point);
             return;
         }
@@ -207,28 +225,33 @@ void host_mount_api(G_GNUC_UNUSED const Host *host, Finding *finding)
     int result = sys_fsopen("tmpfs", 0);
     autofd fd = MAX(result, -1);
     if (result == -ENOSYS)
-        find(finding, FINDING_NO, "boot a kernel of 5.12 or newer; in a container, allow fsopen (seccomp)", "fsopen is not there");
+        find(finding, FINDING_NO,
+             "boot a kernel of 5.12 or newer; in a container, allow fsopen (seccomp)",
+             "fsopen is not there");
     else
         find(finding, FINDING_YES, NULL, "fsopen, move_mount");
 }
 
 void host_idmapped_mounts(const Host *host, Finding *finding)
 {
-    /* Nothing can be changed by this call: the descriptor is none. Only a kernel without it answers ENOSYS. */
+    /* Nothing can be changed by this call: the descriptor is none. Only a kernel without it answers
+     * ENOSYS. */
     int result = sys_mount_setattr(-1, "", AT_EMPTY_PATH, NULL);
     if (result == -ENOSYS)
         find(finding, FINDING_NO, "boot a kernel of 5.12 or newer", "mount_setattr is not there");
     else if (host->is_root)
         find(finding, FINDING_YES, NULL, "mount_setattr");
     else
-        find(finding, FINDING_YES, NULL, "mount_setattr; not needed by an ordinary user, who has one id");
+        find(finding, FINDING_YES, NULL,
+             "mount_setattr; not needed by an ordinary user, who has one id");
 }
 
 void host_seccomp(G_GNUC_UNUSED const Host *host, Finding *finding)
 {
     char actions[256];
     gboolean filters = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0 &&
-                       fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/seccomp/actions_avail", actions, sizeof actions) > 0;
+                       fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/seccomp/actions_avail", actions,
+                                       sizeof actions) > 0;
     if (filters)
         find(finding, FINDING_YES, NULL, "filters");
     else
@@ -286,29 +309,38 @@ void host_cgroups(const Host *host, Finding *finding)
         gboolean in_v2 = has_word(available, controllers[i]);
         n_v1 += v1 != NULL;
         n_v2 += in_v2 && !v1;
-        g_string_append_printf(text, "%s%s: %s", i ? ", " : "", controllers[i], v1 ? v1 : in_v2 ? v2 : "nowhere");
+        g_string_append_printf(text, "%s%s: %s", i ? ", " : "", controllers[i],
+                               v1      ? v1
+                               : in_v2 ? v2
+                                       : "nowhere");
     }
     const char *kind = n_v1 && v2 ? "hybrid" : n_v1 ? "v1" : v2 ? "v2" : "none";
     if (n_v1 + n_v2 == G_N_ELEMENTS(controllers))
         find(finding, FINDING_YES, NULL, "%s (%s)", kind, text->str);
     else
-        find(finding, FINDING_NO, v2 || n_v1 ? "boot with the missing controllers enabled (cgroup_enable=memory)"
-                                            : "mount -t cgroup2 none /sys/fs/cgroup", "%s (%s)", kind, text->str);
+        find(finding, FINDING_NO,
+             v2 || n_v1 ? "boot with the missing controllers enabled (cgroup_enable=memory)"
+                        : "mount -t cgroup2 none /sys/fs/cgroup",
+             "%s (%s)", kind, text->str);
 }
 
 void host_disk_images(const Host *host, Finding *finding)
 {
     if (!host->is_root) {
-        find(finding, FINDING_YES, NULL, "not for an ordinary user: /workspace is a tmpfs of the size of --disk");
+        find(finding, FINDING_YES, NULL,
+             "not for an ordinary user: /workspace is a tmpfs of the size of --disk");
         return;
     }
     g_autofree char *in_path = g_find_program_in_path("mkfs.ext4");
-    gboolean has_mkfs = in_path || access("/sbin/mkfs.ext4", X_OK) == 0 || access("/usr/sbin/mkfs.ext4", X_OK) == 0;
+    gboolean has_mkfs =
+        in_path || access("/sbin/mkfs.ext4", X_OK) == 0 || access("/usr/sbin/mkfs.ext4", X_OK) == 0;
     autofd control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     if (!has_mkfs)
-        find(finding, FINDING_LIMITED, "apt-get install e2fsprogs", "mkfs.ext4 is missing: /workspace is a tmpfs, counted as memory");
+        find(finding, FINDING_LIMITED, "apt-get install e2fsprogs",
+             "mkfs.ext4 is missing: /workspace is a tmpfs, counted as memory");
     else if (control < 0)
-        find(finding, FINDING_LIMITED, "modprobe loop", "/dev/loop-control: %s: /workspace is a tmpfs, counted as memory", g_strerror(errno));
+        find(finding, FINDING_LIMITED, "modprobe loop",
+             "/dev/loop-control: %s: /workspace is a tmpfs, counted as memory", g_strerror(errno));
     else
         find(finding, FINDING_YES, NULL, "loop devices and mkfs.ext4");
 }
@@ -316,9 +348,10 @@ void host_disk_images(const Host *host, Finding *finding)
 /* The directory of the state, or the nearest one above it that is there. */
 static char *nearest_state_dir(const Host *host)
 {
-    g_autofree char *path = host->state_dir  ? g_canonicalize_filename(host->state_dir, NULL)
-                            : host->is_root  ? g_strdup("/var/lib/hutch")
-                                             : g_build_filename(g_get_user_state_dir(), "hutch", NULL);
+    g_autofree char *path = host->state_dir ? g_canonicalize_filename(host->state_dir, NULL)
+                            : host->is_root
+                                ? g_strdup("/var/lib/hutch")
+                                : g_build_filename(g_get_user_state_dir(), "hutch", NULL);
     while (access(path, F_OK) < 0 && !g_str_equal(path, "/") && !g_str_equal(path, ".")) {
         char *parent = g_path_get_dirname(path);
         g_free(path);
@@ -337,12 +370,14 @@ void host_state_space(const Host *host, Finding *finding)
         return;
     }
     if (access(path, W_OK | X_OK) < 0) {
-        find(finding, FINDING_NO, "name a directory of yours with --state-dir", "%s: %s", path, g_strerror(errno));
+        find(finding, FINDING_NO, "name a directory of yours with --state-dir", "%s: %s", path,
+             g_strerror(errno));
         return;
     }
     guint64 free_bytes = (guint64)space.f_bavail * space.f_frsize;
     gboolean enough = free_bytes >= comfortable_bytes;
-    find(finding, enough ? FINDING_YES : FINDING_LIMITED, enough ? NULL : "free disk space, or name another disk with --state-dir",
+    find(finding, enough ? FINDING_YES : FINDING_LIMITED,
+         enough ? NULL : "free disk space, or name another disk with --state-dir",
          "%" G_GUINT64_FORMAT " MiB free for %s", free_bytes >> 20, path);
 }
 
@@ -351,7 +386,8 @@ void host_inotify(G_GNUC_UNUSED const Host *host, Finding *finding)
     enum { COMFORTABLE = 1024 };
     gint64 instances = read_number("/proc/sys/fs/inotify/max_user_instances");
     gboolean enough = instances >= COMFORTABLE;
-    find(finding, enough ? FINDING_YES : FINDING_LIMITED, enough ? NULL : "sysctl -w fs.inotify.max_user_instances=1024",
+    find(finding, enough ? FINDING_YES : FINDING_LIMITED,
+         enough ? NULL : "sysctl -w fs.inotify.max_user_instances=1024",
          "%" G_GINT64_FORMAT " instances for all sandboxes of one owner together", instances);
 }
 
@@ -364,7 +400,8 @@ void host_core_pattern(G_GNUC_UNUSED const Host *host, Finding *finding)
         return;
     }
     g_strchomp(pattern);
-    find(finding, FINDING_LIMITED, "sysctl -w kernel.core_pattern=core", "a crash of code starts a program of the host: %s", pattern + 1);
+    find(finding, FINDING_LIMITED, "sysctl -w kernel.core_pattern=core",
+         "a crash of code starts a program of the host: %s", pattern + 1);
 }
 
 void host_languages(G_GNUC_UNUSED const Host *host, Finding *finding)
@@ -379,5 +416,6 @@ void host_languages(G_GNUC_UNUSED const Host *host, Finding *finding)
             g_string_append_printf(absent, " %s", (*language)->package);
     }
     FindingState state = present == n ? FINDING_YES : present ? FINDING_LIMITED : FINDING_NO;
-    find(finding, state, present < n ? absent->str : NULL, "%u of %u have their toolchain (`hutch languages`)", present, n);
+    find(finding, state, present < n ? absent->str : NULL,
+         "%u of %u have their toolchain (`hutch languages`)", present, n);
 }

@@ -15,7 +15,8 @@ typedef enum {
 typedef struct {
     FindingState state;
     char *found; /* what there is, with figures; owned */
-    char *mend;  /* the one command or line that mends it; NULL: nothing to do, or nothing can be done; owned */
+    char *mend;  /* the one command or line that mends it; NULL: nothing to do, or nothing can be
+                    done; owned */
 } Finding;
 
 typedef struct Host Host;

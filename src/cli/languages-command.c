@@ -1,5 +1,6 @@
-/* `hutch languages`: what can run here. The versions come from the programs themselves, each started in one sandbox, one after
- * another; when there is no sandbox to be had the list is printed without them. */
+/* `hutch languages`: what can run here. The versions come from the programs themselves, each
+ * started in one sandbox, one after another; when there is no sandbox to be had the list is printed
+ * without them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ enum {
     VERSION_OUTPUT_BYTES = 64 * 1024,
 };
 
-/* The first line that is not empty of what the program said, on either stream; NULL when there is none. */
+/* The first line that is not empty of what the program said, on either stream; NULL when there is
+ * none. */
 static char *first_line(const KeptStreams *kept)
 {
     for (AgentStream stream = AGENT_STDOUT; stream < N_AGENT_STREAMS; stream++) {
@@ -67,7 +69,8 @@ static char *ask_version(AgentClient *client, const Language *language, GError *
 }
 
 /* `versions` gets the version of each language at its place, NULL where there is none. */
-static gboolean ask_versions(const Options *options, const gboolean *present, GPtrArray *versions, GError **error)
+static gboolean ask_versions(const Options *options, const gboolean *present, GPtrArray *versions,
+                             GError **error)
 {
     g_autoptr(Sandbox) sandbox = sandbox_create(&options->sandbox, error);
     if (!sandbox)
@@ -107,7 +110,8 @@ static json_t *language_json(const Language *language, gboolean present, const c
     return object;
 }
 
-static gboolean print_json(const gboolean *present, GPtrArray *versions, const char *note, GError **error)
+static gboolean print_json(const gboolean *present, GPtrArray *versions, const char *note,
+                           GError **error)
 {
     const Language *const *all = languages_all();
     json_t *list = json_array();
@@ -127,7 +131,8 @@ static void print_table(const gboolean *present, GPtrArray *versions)
     const Language *const *all = languages_all();
     for (guint i = 0; all[i]; i++) {
         if (present[i]) {
-            g_autofree char *version = text_escape(versions->pdata[i] ? versions->pdata[i] : "present");
+            g_autofree char *version =
+                text_escape(versions->pdata[i] ? versions->pdata[i] : "present");
             printf("%-14s %s\n", all[i]->name, version);
         } else {
             printf("%-14s absent; install the package %s\n", all[i]->name, all[i]->package);

@@ -1,12 +1,15 @@
 /* hutch, the command line. HUTCH_VERSION comes from the build.
  *
- *   main.c        the table of commands, --help, errors
- *   options.c     the table of options; values.c: sizes, durations
- *   run.c         one execution from the command line to the exit status; program.c: script, language, environment;
- *                 streams.c: where output goes; result.c: how it came out, as JSON and as lines; steps.c: --timing
- *   doctor.c      what this host can enforce: the table of checks; host.c: how each is found out
- *   languages-command.c   what can run here
- *   text.c        bytes of strangers made fit for JSON and terminals */
+ *   main.c                 the table of commands, --help, errors
+ *   options.c, values.c    the table of options; sizes, durations
+ *   run.c                  one execution, from the options to the exit status
+ *   program.c              what is run: script, language, environment
+ *   streams.c              where output goes: live, or kept for JSON
+ *   result.c               how it came out, as JSON and as lines
+ *   steps.c                --timing, and the faults of tests
+ *   doctor.c, host.c       what this host can enforce: the table of checks, how each is found out
+ *   languages-command.c    what can run here
+ *   text.c                 bytes of strangers made fit for JSON and terminals */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,21 +30,23 @@ static const struct {
     const char *more; /* of its --help */
     int (*run)(const Options *options, GError **error);
 } commands[] = {
-    {"run", COMMAND_RUN, "hutch run [OPTIONS] SCRIPT [ARGS...] | - [ARGS...] | -c CODE [ARGS...] | -- COMMAND...",
+    {"run", COMMAND_RUN,
+     "hutch run [OPTIONS] SCRIPT [ARGS...] | - [ARGS...] | -c CODE [ARGS...] | -- COMMAND...",
      "run a script, code or a command in a fresh sandbox",
      "  SCRIPT                 a file; what follows it are its arguments\n"
      "  -                      the code comes from standard input\n"
      "  -c CODE                the code itself\n"
-     "  -- COMMAND...          a command, without an interpreter of ours\n",
+     "  -- COMMAND...          a command, without an interpreter of ours\n\n",
      command_run},
     {"doctor", COMMAND_DOCTOR, "hutch doctor [OPTIONS]",
      "what this host can and cannot enforce, each with what mends it", "", command_doctor},
-    {"languages", COMMAND_LANGUAGES, "hutch languages [OPTIONS]", "what can run here, with versions", "", command_languages},
+    {"languages", COMMAND_LANGUAGES, "hutch languages [OPTIONS]",
+     "what can run here, with versions", "", command_languages},
 };
 
 static const char exit_codes_help[] =
-    "\nExit status: the program's own; 128+N: signal N ended it; 124: timeout; 137 and a line that names the limit: killed by\n"
-    "it; 125: hutch failed; 2: wrong usage.\n";
+    "\nExit status: the program's own; 128+N: signal N ended it; 124: timeout; 137 and a line that\n"
+    "names the limit: killed by it; 125: hutch failed; 2: wrong usage.\n";
 
 static void print_help(FILE *out)
 {
@@ -51,7 +56,8 @@ static void print_help(FILE *out)
     fputs("\n  hutch COMMAND --help   the options of a command\n"
           "  hutch --version        the version\n\n"
           "  hutch run -c 'print(6 * 7)'\n"
-          "  hutch run --input data.csv --out results report.py inputs/data.csv\n", out);
+          "  hutch run --input data.csv --out results report.py inputs/data.csv\n",
+          out);
 }
 
 static void print_command_help(gsize index)
@@ -107,7 +113,8 @@ static int run_word(const char *const *argv)
         puts("hutch " HUTCH_VERSION);
         return 0;
     }
-    say("unknown %s \"%s\"; hutch --help lists the commands", word[0] == '-' ? "option" : "command", word);
+    say("unknown %s \"%s\"; hutch --help lists the commands", word[0] == '-' ? "option" : "command",
+        word);
     return EXIT_USAGE;
 }
 

@@ -7,7 +7,10 @@
 #define FIELD(member) offsetof(Options, member)
 #define LIMIT(kind)   FIELD(sandbox.limits[kind].value), FIELD(sandbox.limits[kind].asked)
 
-enum { NO_FIELD = 0 };
+enum {
+    NO_FIELD = 0,
+    ALL_COMMANDS = COMMAND_RUN | COMMAND_DOCTOR | COMMAND_LANGUAGES,
+};
 
 #define KIB ((guint64)1 << 10)
 #define MIB ((guint64)1 << 20)
@@ -16,52 +19,72 @@ enum { NO_FIELD = 0 };
 typedef struct {
     const char *name;
     const char *argument; /* NULL: a flag */
-    const char *help;     /* NULL: not shown */
     ValueType type;
     guint commands;
+    const char *help; /* NULL: not shown */
     guint64 minimum, maximum;
     guint64 fallback; /* 0: the limits' defaults are the backend's */
     gsize field;
     gsize asked; /* a gboolean that says that the option was given, or NO_FIELD */
 } OptionRow;
 
-/* Every option of every command. Bounds are there against slips of the keyboard; what a host can give is its own matter. */
+/* clang-format off */
+/* Every option of every command. Bounds are there against slips of the keyboard; what a host can
+ * give is its own matter. */
 static const OptionRow rows[] = {
-    {"language", "NAME", "python (default), javascript, bash, c, …; else by file name or #! line", VALUE_TEXT, COMMAND_RUN,
+    {"language", "NAME", VALUE_TEXT, COMMAND_RUN,
+     "python (default), javascript, bash, c, …; else by file name or #! line",
      0, 0, 0, FIELD(language), NO_FIELD},
-    {"timeout", "SECONDS", "wall-clock time; then TERM, and KILL two seconds later", VALUE_SECONDS, COMMAND_RUN,
+    {"timeout", "SECONDS", VALUE_SECONDS, COMMAND_RUN,
+     "wall-clock time; then TERM, and KILL two seconds later",
      1, 86400 * (guint64)1000, 60 * 1000, FIELD(timeout_ms), NO_FIELD},
-    {"memory", "SIZE", "memory; there is no swap", VALUE_SIZE, COMMAND_RUN,
+    {"memory", "SIZE", VALUE_SIZE, COMMAND_RUN,
+     "memory; there is no swap",
      16 * MIB, 4 * TIB, 0, LIMIT(LIMIT_MEMORY)},
-    {"pids", "NUMBER", "processes and threads", VALUE_COUNT, COMMAND_RUN,
+    {"pids", "NUMBER", VALUE_COUNT, COMMAND_RUN,
+     "processes and threads",
      1, 1024 * 1024, 0, LIMIT(LIMIT_PIDS)},
-    {"cpus", "NUMBER", "processors; fractions are fine", VALUE_CPUS, COMMAND_RUN,
+    {"cpus", "NUMBER", VALUE_CPUS, COMMAND_RUN,
+     "processors; fractions are fine",
      10, 1024 * 1000, 0, LIMIT(LIMIT_CPU)},
-    {"disk", "SIZE", "space in /workspace", VALUE_SIZE, COMMAND_RUN,
+    {"disk", "SIZE", VALUE_SIZE, COMMAND_RUN,
+     "space in /workspace",
      MIB, 4 * TIB, 0, LIMIT(LIMIT_DISK)},
-    {"max-output", "SIZE", "output kept: first and last half; at 16 times of it the program is killed", VALUE_SIZE, COMMAND_RUN,
+    {"max-output", "SIZE", VALUE_SIZE, COMMAND_RUN,
+     "output kept: first and last half; at 16 times of it the program is killed",
      KIB, 64 * MIB, 8 * MIB, FIELD(output_bytes), NO_FIELD},
-    {"env", "NAME=VALUE", "a variable of the program; several times", VALUE_ENV, COMMAND_RUN,
+    {"env", "NAME=VALUE", VALUE_ENV, COMMAND_RUN,
+     "a variable of the program; several times",
      0, 0, 0, FIELD(env), NO_FIELD},
-    {"input", "PATH", "a file or folder to put under inputs/; several times", VALUE_LIST, COMMAND_RUN,
+    {"input", "PATH", VALUE_LIST, COMMAND_RUN,
+     "a file or folder to put under inputs/; several times",
      0, 0, 0, FIELD(inputs), NO_FIELD},
-    {"out", "DIR", "copy what the program made in /workspace to DIR", VALUE_TEXT, COMMAND_RUN,
+    {"out", "DIR", VALUE_TEXT, COMMAND_RUN,
+     "copy what the program made in /workspace to DIR",
      0, 0, 0, FIELD(out), NO_FIELD},
-    {"keep", "GLOB", "collect also caches, dot files and tmp/ of this name; several times", VALUE_LIST, COMMAND_RUN,
+    {"keep", "GLOB", VALUE_LIST, COMMAND_RUN,
+     "collect also caches, dot files and tmp/ of this name; several times",
      0, 0, 0, FIELD(keep), NO_FIELD},
-    {"json", NULL, "print one JSON object instead", VALUE_FLAG, COMMAND_RUN | COMMAND_DOCTOR | COMMAND_LANGUAGES,
+    {"json", NULL, VALUE_FLAG, ALL_COMMANDS,
+     "print one JSON object instead",
      0, 0, 0, FIELD(json), NO_FIELD},
-    {"best-effort", NULL, "run also when an asked limit cannot be enforced, and say so", VALUE_FLAG, COMMAND_RUN,
+    {"best-effort", NULL, VALUE_FLAG, COMMAND_RUN,
+     "run also when an asked limit cannot be enforced, and say so",
      0, 0, 0, FIELD(sandbox.best_effort), NO_FIELD},
-    {"timing", NULL, "say on standard error where the time went", VALUE_FLAG, COMMAND_RUN,
+    {"timing", NULL, VALUE_FLAG, COMMAND_RUN,
+     "say on standard error where the time went",
      0, 0, 0, FIELD(sandbox.timing), NO_FIELD},
-    {"state-dir", "DIR", "where records of running sandboxes are kept", VALUE_TEXT, COMMAND_RUN | COMMAND_DOCTOR | COMMAND_LANGUAGES,
+    {"state-dir", "DIR", VALUE_TEXT, ALL_COMMANDS,
+     "where records of running sandboxes are kept",
      0, 0, 0, FIELD(sandbox.state_dir), NO_FIELD},
-    {"fault", "WHO@STEP", NULL, VALUE_TEXT, COMMAND_RUN,
+    {"fault", "WHO@STEP", VALUE_TEXT, COMMAND_RUN,
+     NULL,
      0, 0, 0, FIELD(sandbox.fault), NO_FIELD},
-    {"help", NULL, "this text", VALUE_FLAG, COMMAND_RUN | COMMAND_DOCTOR | COMMAND_LANGUAGES,
+    {"help", NULL, VALUE_FLAG, ALL_COMMANDS,
+     "this text",
      0, 0, 0, FIELD(help), NO_FIELD},
 };
+/* clang-format on */
 
 static void *field_of(const Options *options, gsize offset)
 {
@@ -143,17 +166,20 @@ static gboolean unknown_option(const char *name, gsize size, CommandBit command,
 static const OptionRow *find_row(const char *name, gsize size, CommandBit command)
 {
     for (gsize i = 0; i < G_N_ELEMENTS(rows); i++) {
-        if ((rows[i].commands & command) && strlen(rows[i].name) == size && memcmp(rows[i].name, name, size) == 0)
+        if ((rows[i].commands & command) && strlen(rows[i].name) == size &&
+            memcmp(rows[i].name, name, size) == 0)
             return &rows[i];
     }
     return NULL;
 }
 
-static gboolean set_number(Options *options, const OptionRow *row, const char *value, GError **error)
+static gboolean set_number(Options *options, const OptionRow *row, const char *value,
+                           GError **error)
 {
     guint64 number;
     if (!value_parse(row->type, value, &number))
-        return usage_error(error, "--%s: \"%s\" is not right; write %s", row->name, value, value_example(row->type));
+        return usage_error(error, "--%s: \"%s\" is not right; write %s", row->name, value,
+                           value_example(row->type));
     if (number < row->minimum || number > row->maximum) {
         g_autofree char *minimum = value_format(row->type, row->minimum);
         g_autofree char *maximum = value_format(row->type, row->maximum);
@@ -164,13 +190,12 @@ static gboolean set_number(Options *options, const OptionRow *row, const char *v
     return TRUE;
 }
 
-static gboolean set_option(Options *options, const OptionRow *row, const char *value, GError **error)
+static gboolean set_option(Options *options, const OptionRow *row, const char *value,
+                           GError **error)
 {
     void *field = field_of(options, row->field);
     switch (row->type) {
-    case VALUE_FLAG:
-        *(gboolean *)field = TRUE;
-        break;
+    case VALUE_FLAG: *(gboolean *)field = TRUE; break;
     case VALUE_ENV:
         if (!value_is_env(value)) /* the value may be a secret: not repeated */
             return usage_error(error, "--%s: write %s", row->name, value_example(row->type));
@@ -194,9 +219,10 @@ static gboolean set_option(Options *options, const OptionRow *row, const char *v
     return TRUE;
 }
 
-/* One long option at *argv ("--name", "--name=value"), and its value where that is a word of its own. Moves *argv to the last
- * word it took. */
-static gboolean parse_long(Options *options, CommandBit command, const char *const **argv, GError **error)
+/* One long option at *argv ("--name", "--name=value"), and its value where that is a word of its
+ * own. Moves *argv to the last word it took. */
+static gboolean parse_long(Options *options, CommandBit command, const char *const **argv,
+                           GError **error)
 {
     const char *name = **argv + strlen("--");
     gsize size = strcspn(name, "=");
@@ -209,12 +235,14 @@ static gboolean parse_long(Options *options, CommandBit command, const char *con
     if (row->type != VALUE_FLAG && !value) {
         value = *++*argv;
         if (!value)
-            return usage_error(error, "--%s: %s is missing; write %s", row->name, row->argument, value_example(row->type));
+            return usage_error(error, "--%s: %s is missing; write %s", row->name, row->argument,
+                               value_example(row->type));
     }
     return set_option(options, row, value, error);
 }
 
-static void set_program(Options *options, ProgramKind kind, const char *text, const char *const *arguments)
+static void set_program(Options *options, ProgramKind kind, const char *text,
+                        const char *const *arguments)
 {
     options->program = kind;
     options->text = text;
@@ -245,15 +273,19 @@ static gboolean check_run(const Options *options, GError **error)
     if (options->help)
         return TRUE;
     if (options->program == PROGRAM_NONE)
-        return usage_error(error, "nothing to run; give a script, -c CODE, - for code on standard input, or -- COMMAND");
+        return usage_error(
+            error,
+            "nothing to run; give a script, -c CODE, - for code on standard input, or -- COMMAND");
     if (options->program == PROGRAM_COMMAND && options->language)
-        return usage_error(error, "--language says how to run a script; a command (after --) needs none");
+        return usage_error(error,
+                           "--language says how to run a script; a command (after --) needs none");
     if (options->keep->len > 0 && !options->out && !options->json)
         return usage_error(error, "--keep says what to collect, which needs --out DIR or --json");
     return TRUE;
 }
 
-gboolean options_parse(Options *options, CommandBit command, const char *const *argv, GError **error)
+gboolean options_parse(Options *options, CommandBit command, const char *const *argv,
+                       GError **error)
 {
     for (argv++; *argv; argv++) {
         const char *word = *argv;
@@ -263,9 +295,12 @@ gboolean options_parse(Options *options, CommandBit command, const char *const *
             if (!parse_long(options, command, &argv, error))
                 return FALSE;
         } else if (command != COMMAND_RUN) {
-            return usage_error(error, "\"%s\" is not understood here; --help lists the options", word);
-        } else if (word[0] == '-' && word[1] != '\0' && word[1] != '-' && !g_str_equal(word, "-c")) {
-            return usage_error(error, "unknown option %s; options are written --name, and -c CODE", word);
+            return usage_error(error, "\"%s\" is not understood here; --help lists the options",
+                               word);
+        } else if (word[0] == '-' && word[1] != '\0' && word[1] != '-' &&
+                   !g_str_equal(word, "-c")) {
+            return usage_error(error, "unknown option %s; options are written --name, and -c CODE",
+                               word);
         } else {
             if (!parse_program(options, argv, error))
                 return FALSE;
@@ -283,10 +318,12 @@ void options_print_help(FILE *out, CommandBit command)
         const OptionRow *row = &rows[i];
         if (!row->help || !(row->commands & command))
             continue;
-        g_autofree char *left = g_strdup_printf("--%s %s", row->name, row->argument ? row->argument : "");
+        g_autofree char *left =
+            g_strdup_printf("--%s %s", row->name, row->argument ? row->argument : "");
         fprintf(out, "  %-22s %s", left, row->help);
         if (row->maximum) {
-            g_autofree char *text = value_format(row->type, *(guint64 *)field_of(&defaults, row->field));
+            g_autofree char *text =
+                value_format(row->type, *(guint64 *)field_of(&defaults, row->field));
             fprintf(out, " (default %s)", text);
         }
         fputc('\n', out);

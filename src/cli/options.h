@@ -5,7 +5,8 @@
 
 #include "backend/backend.h"
 
-/* The options of all commands: one table in options.c, from which parsing, bounds, errors and help come. */
+/* The options of all commands: one table in options.c, from which parsing, bounds, errors and help
+ * come. */
 
 /* Commands, as bits of an option's row. */
 typedef enum {
@@ -41,10 +42,12 @@ void options_init(Options *options);
 void options_clear(Options *options);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Options, options_clear)
 
-/* Reads argv[1..] (argv[0] is the command's name). Options end where the program begins: what follows SCRIPT, "-c CODE" or "--"
- * is its own. `--name value` and `--name=value` are the same. On failure HUTCH_ERROR_USAGE: the line names the option and says
- * what is right. Values of --env never appear in it. */
-gboolean options_parse(Options *options, CommandBit command, const char *const *argv, GError **error);
+/* Reads argv[1..] (argv[0] is the command's name). Options end where the program begins: what
+ * follows SCRIPT, "-c CODE" or "--" is its own. `--name value` and `--name=value` are the same. On
+ * failure HUTCH_ERROR_USAGE: the line names the option and says what is right. Values of --env
+ * never appear in it. */
+gboolean options_parse(Options *options, CommandBit command, const char *const *argv,
+                       GError **error);
 
 /* The options of one command for --help: what they take, what they do, their defaults. */
 void options_print_help(FILE *out, CommandBit command);

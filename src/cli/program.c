@@ -32,18 +32,23 @@ static gboolean bad_input(GError **error, const char *format, ...)
 }
 
 /* Reads `fd` to its end into program->source. `name` is for errors. */
-static gboolean read_source(Program *program, int fd, const char *name, gsize expected_size, GError **error)
+static gboolean read_source(Program *program, int fd, const char *name, gsize expected_size,
+                            GError **error)
 {
     enum { FIRST = 64 * 1024 };
     gsize capacity = expected_size ? expected_size + 1 : FIRST;
     program->source = g_malloc(capacity);
     for (;;) {
-        ssize_t n = fd_read_full(fd, program->source + program->source_size, capacity - program->source_size);
+        ssize_t n = fd_read_full(fd, program->source + program->source_size,
+                                 capacity - program->source_size);
         if (n < 0)
             return bad_input(error, "cannot read %s: %s", name, g_strerror((int)-n));
         program->source_size += (gsize)n;
         if (program->source_size > PROGRAM_SOURCE_MAX)
-            return bad_input(error, "%s is larger than 16 MiB, the most a script may have; put data into a file (--input)", name);
+            return bad_input(
+                error,
+                "%s is larger than 16 MiB, the most a script may have; put data into a file (--input)",
+                name);
         if (program->source_size < capacity)
             return TRUE;
         capacity *= 2;
@@ -61,8 +66,10 @@ static gboolean read_script_file(Program *program, const char *path, GError **er
     if (fstat(fd, &st) < 0)
         return bad_input(error, "cannot look at the script \"%s\": %s", path, g_strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return bad_input(error, "the script \"%s\" is no regular file; to give code through a pipe, write - and use standard input",
-                         path);
+        return bad_input(
+            error,
+            "the script \"%s\" is no regular file; to give code through a pipe, write - and use standard input",
+            path);
     gsize size = (gsize)CLAMP(st.st_size, 0, PROGRAM_SOURCE_MAX + 1);
     g_autofree char *name = g_strdup_printf("the script \"%s\"", path);
     return read_source(program, fd, name, size, error);
@@ -71,8 +78,7 @@ static gboolean read_script_file(Program *program, const char *path, GError **er
 static gboolean read_program(Program *program, const Options *options, GError **error)
 {
     switch (options->program) {
-    case PROGRAM_SCRIPT:
-        return read_script_file(program, options->text, error);
+    case PROGRAM_SCRIPT: return read_script_file(program, options->text, error);
     case PROGRAM_STDIN:
         return read_source(program, STDIN_FILENO, "the code on standard input", 0, error);
     default:
@@ -88,7 +94,8 @@ static gboolean find_language(Program *program, const Options *options, GError *
         program->language = language_by_name(options->language);
         if (!program->language)
             g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_USAGE,
-                        "--language: \"%s\" is not known; `hutch languages` lists those that are", options->language);
+                        "--language: \"%s\" is not known; `hutch languages` lists those that are",
+                        options->language);
         return program->language != NULL;
     }
     const char *name = options->program == PROGRAM_SCRIPT ? options->text : "";
@@ -96,9 +103,11 @@ static gboolean find_language(Program *program, const Options *options, GError *
     if (!program->language && options->program != PROGRAM_SCRIPT)
         program->language = language_by_name(DEFAULT_LANGUAGE);
     if (!program->language)
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_USAGE,
-                    "cannot tell the language of \"%s\" by its name or its #! line; say it with --language NAME "
-                    "(`hutch languages` lists them)", options->text);
+        g_set_error(
+            error, HUTCH_ERROR, HUTCH_ERROR_USAGE,
+            "cannot tell the language of \"%s\" by its name or its #! line; say it with --language NAME "
+            "(`hutch languages` lists them)",
+            options->text);
     return program->language != NULL;
 }
 
@@ -106,7 +115,8 @@ static gboolean check_toolchain(const Language *language, GError **error)
 {
     g_autofree char *path = language_find(language);
     if (!path)
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "%s cannot run here: %s is not installed; install the package %s",
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+                    "%s cannot run here: %s is not installed; install the package %s",
                     language->name, language->program, language->package);
     return path != NULL;
 }
@@ -118,13 +128,15 @@ static gboolean load_script(Program *program, const Options *options, GError **e
         return FALSE;
     g_autofree char *raw = g_steal_pointer(&program->source);
     g_autoptr(GError) failed = NULL;
-    program->source = language_prepare_source(program->language, raw, program->source_size, &program->source_size, &failed);
+    program->source = language_prepare_source(program->language, raw, program->source_size,
+                                              &program->source_size, &failed);
     if (!program->source) {
         program->rejected = g_strdup(failed->message);
         return TRUE;
     }
     const char *file_name = options->program == PROGRAM_SCRIPT ? options->text : NULL;
-    program->script_name = language_script_name(program->language, file_name, program->source, program->source_size);
+    program->script_name =
+        language_script_name(program->language, file_name, program->source, program->source_size);
     for (const char *const *word = program->language->run; *word; word++)
         g_ptr_array_add(program->argv, (void *)*word);
     return TRUE;
@@ -148,7 +160,8 @@ GPtrArray *program_environment(const Language *language, const GPtrArray *added)
     GPtrArray *env = g_ptr_array_new_with_free_func(g_free);
     for (gsize i = 0; i < G_N_ELEMENTS(base_environment); i++)
         put_variable(env, base_environment[i]);
-    for (const char *const *variable = language ? language->env : NULL; variable && *variable; variable++)
+    for (const char *const *variable = language ? language->env : NULL; variable && *variable;
+         variable++)
         put_variable(env, *variable);
     for (guint i = 0; added && i < added->len; i++)
         put_variable(env, added->pdata[i]);
@@ -181,7 +194,8 @@ char *program_new_id(void)
 {
     enum { RANDOM_BYTES = 12 };
     guint8 random[RANDOM_BYTES];
-    /* Never short below 256 bytes once the kernel's pool is ready, which it waits for (getrandom(2)). */
+    /* Never short below 256 bytes once the kernel's pool is ready, which it waits for
+     * (getrandom(2)). */
     while (getrandom(random, sizeof random, 0) != sizeof random)
         continue;
     GString *id = g_string_new("exe_");

@@ -11,19 +11,24 @@ typedef struct {
     char *script_name;        /* its file name in the sandbox; NULL: a command */
     char *source;
     gsize source_size;
-    char *rejected;           /* why the language cannot take this source (a NUL byte, UTF-16, ...); NULL: it can */
+    char *rejected;  /* why the language cannot take this source (a NUL byte, UTF-16, ...); NULL: it
+                        can */
     GPtrArray *argv; /* of const char*, NULL-ended */
-    GPtrArray *env;  /* of char*, NAME=VALUE, NULL-ended: the whole environment, nothing of it is hutch's own */
+    GPtrArray *env;  /* of char*, NAME=VALUE, NULL-ended: the whole environment, nothing of it is
+                        hutch's own */
 } Program;
 
 enum { PROGRAM_SOURCE_MAX = 16 * 1024 * 1024 };
 
-/* Reads the script, finds its language, checks that its toolchain is there. Source that its language cannot take is the code's own
- * failure, as a syntax error would be: TRUE, with program->rejected. Errors: HUTCH_ERROR_USAGE (no such language, none to
- * tell), HUTCH_ERROR_BAD_INPUT (a script that cannot be read), HUTCH_ERROR_SANDBOX (toolchain absent; names the package). */
+/* Reads the script, finds its language, checks that its toolchain is there. Source that its
+ * language cannot take is the code's own failure, as a syntax error would be: TRUE, with
+ * program->rejected. Errors: HUTCH_ERROR_USAGE (no such language, none to tell),
+ * HUTCH_ERROR_BAD_INPUT (a script that cannot be read), HUTCH_ERROR_SANDBOX (toolchain absent;
+ * names the package). */
 gboolean program_load(Program *program, const Options *options, GError **error);
 
-/* The environment of `language` (NULL: of a command) with the caller's NAME=VALUE added, later ones winning. */
+/* The environment of `language` (NULL: of a command) with the caller's NAME=VALUE added, later ones
+ * winning. */
 GPtrArray *program_environment(const Language *language, const GPtrArray *added);
 
 void program_clear(Program *program);

@@ -18,13 +18,16 @@ enum {
 /* What each end that the agent made means; the first row is an end of the program's own making. */
 static const struct {
     ResultStatus status;
-    int exit_status;      /* 0: not from here */
+    int exit_status;            /* 0: not from here */
     const char *before, *after; /* of the figure, in the line for a person; NULL: nothing to say */
 } reasons[] = {
     [AGENT_REASON_NONE] = {RESULT_OK, 0, NULL, NULL},
-    [AGENT_REASON_TIMEOUT] = {RESULT_TIMEOUT, EXIT_TIMEOUT, "ended: timeout, after ", " s (--timeout)"},
-    [AGENT_REASON_MEMORY] = {RESULT_KILLED, EXIT_KILLED, "killed: memory, it needed more than ", " (--memory)"},
-    [AGENT_REASON_OUTPUT] = {RESULT_KILLED, EXIT_KILLED, "killed: output, it wrote more than 16 times ", " (--max-output)"},
+    [AGENT_REASON_TIMEOUT] = {RESULT_TIMEOUT, EXIT_TIMEOUT, "ended: timeout, after ",
+                              " s (--timeout)"},
+    [AGENT_REASON_MEMORY] = {RESULT_KILLED, EXIT_KILLED, "killed: memory, it needed more than ",
+                             " (--memory)"},
+    [AGENT_REASON_OUTPUT] = {RESULT_KILLED, EXIT_KILLED,
+                             "killed: output, it wrote more than 16 times ", " (--max-output)"},
     [AGENT_REASON_CANCELLED] = {RESULT_INTERRUPTED, 0, NULL, NULL},
 };
 
@@ -34,9 +37,9 @@ static const struct {
     const char *unit;
     guint64 per_unit;
 } limit_units[N_LIMITS] = {
-    [LIMIT_MEMORY] = {VALUE_SIZE, "bytes", 1},       [LIMIT_PIDS] = {VALUE_COUNT, "processes", 1},
-    [LIMIT_CPU] = {VALUE_CPUS, "processors", 1000},  [LIMIT_DISK] = {VALUE_SIZE, "bytes", 1},
-    [LIMIT_OPEN_FILES] = {VALUE_COUNT, "files", 1},  [LIMIT_TMP] = {VALUE_SIZE, "bytes", 1},
+    [LIMIT_MEMORY] = {VALUE_SIZE, "bytes", 1},      [LIMIT_PIDS] = {VALUE_COUNT, "processes", 1},
+    [LIMIT_CPU] = {VALUE_CPUS, "processors", 1000}, [LIMIT_DISK] = {VALUE_SIZE, "bytes", 1},
+    [LIMIT_OPEN_FILES] = {VALUE_COUNT, "files", 1}, [LIMIT_TMP] = {VALUE_SIZE, "bytes", 1},
 };
 
 ResultStatus result_status(const Result *result)
@@ -185,12 +188,14 @@ json_t *result_receipt_to_json(const SandboxReceipt *receipt, const SandboxSpec 
 
 static void put_streams(json_t *object, const Result *result)
 {
-    static const char *const names[N_AGENT_STREAMS] = {[AGENT_STDOUT] = "stdout", [AGENT_STDERR] = "stderr"};
+    static const char *const names[N_AGENT_STREAMS] = {
+        [AGENT_STDOUT] = "stdout", [AGENT_STDERR] = "stderr"};
     json_t *truncated = json_object();
     for (guint i = 0; i < N_AGENT_STREAMS; i++) {
         g_autoptr(GString) text = kept_streams_text(result->streams, i);
         put(object, names[i], text_json(text));
-        gboolean cut = result->outcome->dropped_bytes[i] > 0 || result->streams->streams[i].dropped_bytes > 0;
+        gboolean cut =
+            result->outcome->dropped_bytes[i] > 0 || result->streams->streams[i].dropped_bytes > 0;
         put(truncated, names[i], json_boolean(cut));
     }
     put(object, "truncated", truncated);
@@ -211,7 +216,8 @@ static json_t *usage_json(const AgentOutcome *outcome)
     json_t *object = json_object();
     put(object, "wall_ms", number(outcome->wall_ms));
     put(object, "cpu_ms", number(outcome->cpu_ms));
-    put(object, "peak_memory_bytes", outcome->has_peak_memory ? number(outcome->peak_memory_bytes) : json_null());
+    put(object, "peak_memory_bytes",
+        outcome->has_peak_memory ? number(outcome->peak_memory_bytes) : json_null());
     return object;
 }
 
@@ -238,7 +244,8 @@ static json_t *fresh_state_json(void)
 json_t *result_to_json(const Result *result)
 {
     const AgentOutcome *outcome = result->outcome;
-    const char *reason = outcome->reason == AGENT_REASON_CANCELLED ? NULL : agent_reason_word(outcome->reason);
+    const char *reason =
+        outcome->reason == AGENT_REASON_CANCELLED ? NULL : agent_reason_word(outcome->reason);
     g_autofree char *signal = outcome->exited ? NULL : result_signal_name(outcome->signal);
 
     json_t *object = json_object();
@@ -278,7 +285,8 @@ gboolean result_print_json(const json_t *object, gboolean *gone, GError **error)
     free(text);
     *gone = result == -EPIPE;
     if (result < 0 && !*gone)
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_IO, "cannot write the result to standard output: %s", g_strerror(-result));
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_IO,
+                    "cannot write the result to standard output: %s", g_strerror(-result));
     return result == 0 || *gone;
 }
 
@@ -288,12 +296,10 @@ gboolean result_print_json(const json_t *object, gboolean *gone, GError **error)
 static char *reason_figure(const Result *result)
 {
     switch (result->outcome->reason) {
-    case AGENT_REASON_TIMEOUT:
-        return value_format(VALUE_SECONDS, result->options->timeout_ms);
+    case AGENT_REASON_TIMEOUT: return value_format(VALUE_SECONDS, result->options->timeout_ms);
     case AGENT_REASON_MEMORY:
         return value_format(VALUE_SIZE, result->receipt->limits[LIMIT_MEMORY].value);
-    default:
-        return value_format(VALUE_SIZE, result->options->output_bytes);
+    default: return value_format(VALUE_SIZE, result->options->output_bytes);
     }
 }
 
@@ -327,10 +333,12 @@ static void say_hits(const Result *result)
 {
     for (gsize i = 0; i < G_N_ELEMENTS(quiet_limits); i++) {
         LimitKind kind = quiet_limits[i].limit;
-        gboolean said = quiet_limits[i].hit == AGENT_HIT_MEMORY && result->outcome->reason == AGENT_REASON_MEMORY;
+        gboolean said = quiet_limits[i].hit == AGENT_HIT_MEMORY &&
+                        result->outcome->reason == AGENT_REASON_MEMORY;
         if (!(result->outcome->hits & quiet_limits[i].hit) || said)
             continue;
-        g_autofree char *figure = value_format(limit_units[kind].type, result->receipt->limits[kind].value);
+        g_autofree char *figure =
+            value_format(limit_units[kind].type, result->receipt->limits[kind].value);
         say("limit reached: %s %s (--%s)", limit_name(kind), figure, quiet_limits[i].option);
     }
 }
@@ -340,7 +348,8 @@ static void say_unenforced(const Result *result)
     for (guint i = 0; i < N_LIMITS; i++) {
         const LimitReceipt *limit = &result->receipt->limits[i];
         if (result->options->sandbox.limits[i].asked && !limit->enforced)
-            say("the limit on %s was not enforced: %s", limit_name(i), limit->note ? limit->note : "this host cannot");
+            say("the limit on %s was not enforced: %s", limit_name(i),
+                limit->note ? limit->note : "this host cannot");
     }
 }
 
@@ -360,10 +369,11 @@ void result_say_collected(const OutputSet *outputs, const char *directory)
     const GPtrArray *left_out = outputs->left_out;
     for (guint i = 0; i < left_out->len && i < LEFT_OUT_LINES_MAX; i++) {
         const OutputLeftOut *one = left_out->pdata[i];
-        say("left out: %s (%s%s%s)", one->path, output_reason_word(one->reason), one->detail ? ": " : "",
-            one->detail ? one->detail : "");
+        say("left out: %s (%s%s%s)", one->path, output_reason_word(one->reason),
+            one->detail ? ": " : "", one->detail ? one->detail : "");
     }
     if (left_out->len > LEFT_OUT_LINES_MAX)
         say("left out: %u more; --json lists them all", left_out->len - LEFT_OUT_LINES_MAX);
-    say("%u file%s collected in %s", outputs->files->len, outputs->files->len == 1 ? "" : "s", directory);
+    say("%u file%s collected in %s", outputs->files->len, outputs->files->len == 1 ? "" : "s",
+        directory);
 }

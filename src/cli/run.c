@@ -1,5 +1,6 @@
-/* One execution: read what is to be run, make a sandbox, put files in, start, relay, and hand back what it made. The order of
- * run_in_sandbox() is the life of one run; each line of it is a step of --timing. */
+/* One execution: read what is to be run, make a sandbox, put files in, start, relay, and hand back
+ * what it made. The order of run_in_sandbox() is the life of one run; each line of it is a step of
+ * --timing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -30,7 +31,8 @@ enum {
     OUT_DIRECTORY_MODE = 0777,
 };
 
-/* All that lives from the start of the program to the exit status. The sink's struct comes first: it is the `user` of the relay. */
+/* All that lives from the start of the program to the exit status. The sink's struct comes first:
+ * it is the `user` of the relay. */
 typedef struct {
     union {
         LiveStreams live;
@@ -45,7 +47,7 @@ typedef struct {
     char *not_started;
 } Run;
 
-/* ---- signals: from here to the end of the relay they cancel the execution instead of ending hutch */
+/* ---- signals: while the program runs they cancel it instead of ending hutch */
 
 static int block_signals(sigset_t *before)
 {
@@ -54,7 +56,8 @@ static int block_signals(sigset_t *before)
     sigemptyset(&set);
     for (gsize i = 0; i < G_N_ELEMENTS(asking); i++) {
         struct sigaction action;
-        /* What our parent had us ignore (nohup, a background job of sh) stays ignored: a signalfd would bring it back. */
+        /* What our parent had us ignore (nohup, a background job of sh) stays ignored: a signalfd
+         * would bring it back. */
         if (sigaction(asking[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
             sigaddset(&set, asking[i]);
     }
@@ -82,7 +85,8 @@ static gboolean is_null_device(int fd)
     return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
 }
 
-/* A command that could not be executed is the command's failure, with the exit status that a shell gives it. */
+/* A command that could not be executed is the command's failure, with the exit status that a shell
+ * gives it. */
 static gboolean command_not_executed(Run *run, const AgentRefusal *refusal)
 {
     const char *name = run->program->argv->pdata[0];
@@ -91,11 +95,13 @@ static gboolean command_not_executed(Run *run, const AgentRefusal *refusal)
     run->outcome.exited = TRUE;
     if (refusal->error_number == ENOENT) {
         run->outcome.exit_code = EXIT_NOT_FOUND;
-        const char *why = strchr(name, '/') ? "there is no such file in the sandbox" : "not found in the sandbox's PATH";
+        const char *why = strchr(name, '/') ? "there is no such file in the sandbox"
+                                            : "not found in the sandbox's PATH";
         run->not_started = g_strdup_printf("cannot run \"%s\": %s", name, why);
     } else {
         run->outcome.exit_code = EXIT_CANNOT_EXECUTE;
-        run->not_started = g_strdup_printf("cannot run \"%s\": %s", name, g_strerror(refusal->error_number));
+        run->not_started =
+            g_strdup_printf("cannot run \"%s\": %s", name, g_strerror(refusal->error_number));
     }
     return TRUE;
 }
@@ -142,7 +148,8 @@ static gboolean relay_program(Run *run, AgentClient *client, GError **error)
     GError *failed = NULL;
     gboolean relayed = agent_client_relay(client, &relay, &run->outcome, &failed);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (!relayed && run->caught) { /* asked twice, or the end came in its own way: the answer is the same */
+    /* Asked twice, or the end came in a way of its own: the answer is the same. */
+    if (!relayed && run->caught) {
         g_clear_error(&failed);
         run->outcome = (AgentOutcome){.reason = AGENT_REASON_CANCELLED, .signal = SIGKILL};
         return TRUE;
@@ -152,7 +159,8 @@ static gboolean relay_program(Run *run, AgentClient *client, GError **error)
     return relayed;
 }
 
-/* Starts the program and follows it to its end. TRUE with run->outcome, also when the command could not be executed. */
+/* Starts the program and follows it to its end. TRUE with run->outcome, also when the command could
+ * not be executed. */
 static gboolean execute(Run *run, const Sandbox *sandbox, GError **error)
 {
     g_autoptr(AgentClient) client = agent_client_new(sandbox_agent_fd(sandbox));
@@ -168,16 +176,19 @@ static gboolean execute(Run *run, const Sandbox *sandbox, GError **error)
 
 /* ---- files */
 
-/* Opens the directory of --out, which is made with its parents when it is not there. -1 when there is none to be had. */
+/* Opens the directory of --out, which is made with its parents when it is not there. -1 when there
+ * is none to be had. */
 static int open_out_directory(const char *path, GError **error)
 {
     if (g_mkdir_with_parents(path, OUT_DIRECTORY_MODE) < 0) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT, "--out: cannot make the folder \"%s\": %s", path, g_strerror(errno));
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
+                    "--out: cannot make the folder \"%s\": %s", path, g_strerror(errno));
         return -1;
     }
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT, "--out: cannot open the folder \"%s\": %s", path, g_strerror(errno));
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
+                    "--out: cannot open the folder \"%s\": %s", path, g_strerror(errno));
     return fd;
 }
 
@@ -193,7 +204,8 @@ static gboolean place_inputs(const Options *options, const Sandbox *sandbox, GEr
     return TRUE;
 }
 
-static OutputSet *collect(const Options *options, Sandbox *sandbox, const OutputManifest *before, int out_fd, GError **error)
+static OutputSet *collect(const Options *options, Sandbox *sandbox, const OutputManifest *before,
+                          int out_fd, GError **error)
 {
     if (!sandbox_kill(sandbox, error))
         return NULL;
@@ -205,7 +217,8 @@ static OutputSet *collect(const Options *options, Sandbox *sandbox, const Output
         g_ptr_array_add(keep, options->keep->pdata[i]);
     g_ptr_array_add(keep, NULL);
     rules.keep = (const char *const *)keep->pdata;
-    OutputSet *outputs = output_collect(sandbox_workspace_fd(sandbox), before, &rules, out_fd, error);
+    OutputSet *outputs =
+        output_collect(sandbox_workspace_fd(sandbox), before, &rules, out_fd, error);
     if (!outputs && out_fd >= 0)
         g_prefix_error(error, "--out %s: ", options->out);
     step_done("collect");
@@ -214,7 +227,8 @@ static OutputSet *collect(const Options *options, Sandbox *sandbox, const Output
 
 /* ---- the answer */
 
-static int print_result(Run *run, const SandboxReceipt *receipt, const OutputSet *outputs, GError **error)
+static int print_result(Run *run, const SandboxReceipt *receipt, const OutputSet *outputs,
+                        GError **error)
 {
     Result result = {
         .id = run->id,
@@ -230,8 +244,10 @@ static int print_result(Run *run, const SandboxReceipt *receipt, const OutputSet
         if (run->streams.live.error_number == EPIPE)
             return EXIT_SIGNAL_BASE + SIGPIPE;
         if (run->streams.live.error_number) {
-            g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_IO, "cannot write the program's output to standard %s: %s",
-                        run->streams.live.failed == AGENT_STDOUT ? "output" : "error", g_strerror(run->streams.live.error_number));
+            g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_IO,
+                        "cannot write the program's output to standard %s: %s",
+                        run->streams.live.failed == AGENT_STDOUT ? "output" : "error",
+                        g_strerror(run->streams.live.error_number));
             return 0;
         }
         result_say(&result);
@@ -312,7 +328,8 @@ static int run_program(Run *run, GError **error)
     /* The table is printed when all is done, and the steps are the sandbox's. */
     gsize n_steps;
     const SandboxStep *borrowed = sandbox_steps(sandbox, &n_steps);
-    g_autofree SandboxStep *steps = n_steps ? g_memdup2(borrowed, n_steps * sizeof *borrowed) : NULL;
+    g_autofree SandboxStep *steps =
+        n_steps ? g_memdup2(borrowed, n_steps * sizeof *borrowed) : NULL;
     sandbox_free(sandbox);
     step_done("free");
     if (options->sandbox.timing)

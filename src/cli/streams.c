@@ -8,7 +8,8 @@
 
 #include "cli/text.h"
 
-static const int live_fds[N_AGENT_STREAMS] = {[AGENT_STDOUT] = STDOUT_FILENO, [AGENT_STDERR] = STDERR_FILENO};
+static const int live_fds[N_AGENT_STREAMS] = {
+    [AGENT_STDOUT] = STDOUT_FILENO, [AGENT_STDERR] = STDERR_FILENO};
 
 void live_streams_init(LiveStreams *live, const char *cap)
 {
@@ -19,9 +20,10 @@ void live_streams_init(LiveStreams *live, const char *cap)
     }
 }
 
-/* stdout is shared with other programs, so its O_NONBLOCK is not ours to set. A pipe that poll(2) calls writable takes PIPE_BUF
- * bytes without blocking (pipe(7)). */
-static gssize live_output(void *user, AgentStream stream, const char *data, gsize size, int *wait_fd)
+/* stdout is shared with other programs, so its O_NONBLOCK is not ours to set. A pipe that poll(2)
+ * calls writable takes PIPE_BUF bytes without blocking (pipe(7)). */
+static gssize live_output(void *user, AgentStream stream, const char *data, gsize size,
+                          int *wait_fd)
 {
     LiveStreams *live = user;
     int fd = live_fds[stream];
@@ -100,7 +102,8 @@ GString *kept_streams_text(const KeptStreams *kept, AgentStream stream)
         gsize head = text_whole_end(bytes, gap_at);
         gsize skipped = text_whole_start(bytes + gap_at, size - gap_at);
         text_append_utf8(text, bytes, head);
-        g_string_append_printf(text, "\n… %" G_GUINT64_FORMAT " bytes dropped …\n", dropped + (gap_at - head) + skipped);
+        g_string_append_printf(text, "\n… %" G_GUINT64_FORMAT " bytes dropped …\n",
+                               dropped + (gap_at - head) + skipped);
         bytes += gap_at + skipped;
         size -= gap_at + skipped;
     }

@@ -4,8 +4,8 @@
 
 #include "backend/agent_client.h"
 
-/* Where the output of a program goes: live to hutch's own stdout and stderr, or kept for JSON. Both are sinks of
- * agent_client_relay(), whose `user` begins with the struct named here. */
+/* Where the output of a program goes: live to hutch's own stdout and stderr, or kept for JSON. Both
+ * are sinks of agent_client_relay(), whose `user` begins with the struct named here. */
 
 /* Live: byte for byte, as it comes. hutch never blocks in a write that a reader could hold up. */
 typedef struct {
@@ -31,6 +31,6 @@ void kept_streams_init(KeptStreams *kept);
 void kept_streams_clear(KeptStreams *kept);
 extern const AgentSink kept_sink;
 
-/* One stream as valid UTF-8. What was dropped is replaced by a line that says how much; a character that the cut went through
- * counts as dropped. */
+/* One stream as valid UTF-8. What was dropped is replaced by a line that says how much; a character
+ * that the cut went through counts as dropped. */
 GString *kept_streams_text(const KeptStreams *kept, AgentStream stream);

@@ -3,7 +3,8 @@
 #include "cli/options.h"
 #include "cli/program.h"
 
-static gboolean parse(Options *options, CommandBit command, const char *line, char ***words, GError **error)
+static gboolean parse(Options *options, CommandBit command, const char *line, char ***words,
+                      GError **error)
 {
     *words = g_strsplit(line, " ", -1);
     options_init(options);
@@ -53,10 +54,11 @@ static void test_values(void)
     g_auto(Options) options;
     g_auto(GStrv) words = NULL;
     g_autoptr(GError) error = NULL;
-    g_assert_true(parse(&options, COMMAND_RUN,
-                        "run --memory=256M --pids 64 --cpus 0.5 --disk 1G --timeout 2.5 --max-output 64K --env A=1 --env B=x=y "
-                        "--input a --input=b --out o --keep *.pyc --language bash --state-dir s --json --best-effort --timing x",
-                        &words, &error));
+    g_assert_true(parse(
+        &options, COMMAND_RUN,
+        "run --memory=256M --pids 64 --cpus 0.5 --disk 1G --timeout 2.5 --max-output 64K --env A=1 --env B=x=y "
+        "--input a --input=b --out o --keep *.pyc --language bash --state-dir s --json --best-effort --timing x",
+        &words, &error));
     g_assert_no_error(error);
     g_assert_cmpuint(options.sandbox.limits[LIMIT_MEMORY].value, ==, 256 << 20);
     g_assert_true(options.sandbox.limits[LIMIT_MEMORY].asked);

@@ -21,7 +21,10 @@ static void test_ends(void)
         {{.signal = SIGKILL, .reason = AGENT_REASON_MEMORY}, 0, "killed", 137},
         {{.signal = SIGKILL, .reason = AGENT_REASON_OUTPUT}, 0, "killed", 137},
         {{.signal = SIGTERM, .reason = AGENT_REASON_CANCELLED}, 130, "interrupted", 130},
-        {{.exited = TRUE, .exit_code = 0}, 143, "ok", 143}, /* it had ended when the signal came; its output was not all taken */
+        {{.exited = TRUE, .exit_code = 0},
+         143,
+         "ok",
+         143}, /* it had ended when the signal came; its output was not all taken */
     };
     for (gsize i = 0; i < G_N_ELEMENTS(rows); i++) {
         Result result = {.outcome = &rows[i].outcome, .interrupt_exit_status = rows[i].interrupt};
@@ -37,7 +40,8 @@ static void test_signals(void)
     g_assert_cmpstr(odd, ==, "SIG40");
 }
 
-/* The object as a client reads it: names that are no UTF-8, a killed program, nothing that was not looked at. */
+/* The object as a client reads it: names that are no UTF-8, a killed program, nothing that was not
+ * looked at. */
 static void test_json(void)
 {
     KeptStreams kept;
@@ -50,10 +54,17 @@ static void test_json(void)
     g_ptr_array_add(outputs.files, &file);
     SandboxReceipt receipt = {.backend = "native", .root = "host", .cgroup = "none"};
     receipt.limits[LIMIT_CPU].value = 500;
-    AgentOutcome outcome = {.signal = SIGKILL, .reason = AGENT_REASON_MEMORY, .hits = AGENT_HIT_MEMORY | AGENT_HIT_DISK};
+    AgentOutcome outcome = {.signal = SIGKILL,
+                            .reason = AGENT_REASON_MEMORY,
+                            .hits = AGENT_HIT_MEMORY | AGENT_HIT_DISK};
     g_auto(Options) options;
     options_init(&options);
-    Result result = {.id = "exe_1", .outcome = &outcome, .streams = &kept, .outputs = &outputs, .receipt = &receipt, .options = &options};
+    Result result = {.id = "exe_1",
+                     .outcome = &outcome,
+                     .streams = &kept,
+                     .outputs = &outputs,
+                     .receipt = &receipt,
+                     .options = &options};
 
     json_t *object = result_to_json(&result);
     g_autofree char *text = json_dumps(object, 0);

@@ -20,10 +20,11 @@ static void test_utf8(void)
     CLEAN("head \xff\xfe tail\n", "head \xef\xbf\xbd\xef\xbf\xbd tail\n");
     CLEAN("a\0b\0", "a\0b\0");
     CLEAN("\xff\0\xff", "\xef\xbf\xbd\0\xef\xbf\xbd");
-    CLEAN("\xe5\xad", "\xef\xbf\xbd\xef\xbf\xbd");                         /* cut */
-    CLEAN("\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");         /* a surrogate */
-    CLEAN("\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd");                         /* overlong */
-    CLEAN("\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"); /* beyond U+10FFFF */
+    CLEAN("\xe5\xad", "\xef\xbf\xbd\xef\xbf\xbd");                 /* cut */
+    CLEAN("\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"); /* a surrogate */
+    CLEAN("\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd");                 /* overlong */
+    CLEAN("\xf4\x90\x80\x80",
+          "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"); /* beyond U+10FFFF */
     CLEAN("\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80");
 }
 
@@ -37,7 +38,8 @@ static void test_whole(void)
     g_assert_cmpuint(text_whole_end(word, 5), ==, 5);
     g_assert_cmpuint(text_whole_end("", 0), ==, 0);
     g_assert_cmpuint(text_whole_end("a\0", 2), ==, 2);
-    g_assert_cmpuint(text_whole_end("a\xff", 2), ==, 2);         /* no character that a cut could have broken */
+    g_assert_cmpuint(text_whole_end("a\xff", 2), ==,
+                     2); /* no character that a cut could have broken */
     g_assert_cmpuint(text_whole_end("\x80\x80\x80\x80", 4), ==, 4);
     g_assert_cmpuint(text_whole_start("\xad\x97y", 3), ==, 2);
     g_assert_cmpuint(text_whole_start("y\x97", 2), ==, 0);
@@ -68,7 +70,8 @@ static void test_escape(void)
 static void put(KeptStreams *kept, const char *text)
 {
     int wait_fd;
-    g_assert_cmpint(kept_sink.output(kept, AGENT_STDOUT, text, strlen(text), &wait_fd), ==, strlen(text));
+    g_assert_cmpint(kept_sink.output(kept, AGENT_STDOUT, text, strlen(text), &wait_fd), ==,
+                    strlen(text));
 }
 
 /* Head and tail, each cut inside of a character: the pieces count as dropped. */

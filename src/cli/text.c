@@ -37,7 +37,8 @@ gsize text_whole_end(const char *bytes, gsize size)
         if (is_continuation(*at))
             continue;
         /* A NUL would be called incomplete as well. */
-        gboolean cut = *at != '\0' && g_utf8_get_char_validated(at, (gssize)back) == (gunichar)NOT_COMPLETE;
+        gboolean cut =
+            *at != '\0' && g_utf8_get_char_validated(at, (gssize)back) == (gunichar)NOT_COMPLETE;
         return cut ? size - back : size;
     }
     return size;

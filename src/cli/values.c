@@ -13,7 +13,8 @@ static const struct {
     [VALUE_COUNT] = {"a whole number", 1, FALSE},
     [VALUE_TEXT] = {"text", 0, FALSE},
     [VALUE_LIST] = {"text", 0, FALSE},
-    [VALUE_ENV] = {"NAME=VALUE, where NAME has letters, digits and _ and begins with no digit", 0, FALSE},
+    [VALUE_ENV] = {"NAME=VALUE, where NAME has letters, digits and _ and begins with no digit", 0,
+                   FALSE},
 };
 
 static const char size_letters[] = "KMGT";
@@ -33,7 +34,8 @@ static gboolean read_decimal(const char **text, guint64 *whole, guint64 *fractio
         return FALSE;
     for (; g_ascii_isdigit(*at); at++) {
         guint64 digit = (guint64)(*at - '0');
-        if (__builtin_mul_overflow(*whole, 10, whole) || __builtin_add_overflow(*whole, digit, whole))
+        if (__builtin_mul_overflow(*whole, 10, whole) ||
+            __builtin_add_overflow(*whole, digit, whole))
             return FALSE;
     }
     if (*at == '.') {
@@ -41,7 +43,8 @@ static gboolean read_decimal(const char **text, guint64 *whole, guint64 *fractio
         if (!g_ascii_isdigit(*at))
             return FALSE;
         for (; g_ascii_isdigit(*at); at++) {
-            /* Six digits are finer than any unit but the terabyte needs; more could overflow below. */
+            /* Six digits are finer than any unit but the terabyte needs; more could overflow below.
+             */
             if (*divisor < 1000 * 1000) {
                 *fraction = *fraction * 10 + (guint64)(*at - '0');
                 *divisor *= 10;
@@ -92,7 +95,8 @@ char *value_format(ValueType type, guint64 value)
     guint64 scale = kinds[type].scale;
     if (scale <= 1 || value % scale == 0)
         return g_strdup_printf("%" G_GUINT64_FORMAT, scale ? value / scale : value);
-    char *text = g_strdup_printf("%" G_GUINT64_FORMAT ".%03u", value / scale, (guint)(value % scale));
+    char *text =
+        g_strdup_printf("%" G_GUINT64_FORMAT ".%03u", value / scale, (guint)(value % scale));
     for (gsize end = strlen(text); text[end - 1] == '0'; end--)
         text[end - 1] = '\0';
     return text;
