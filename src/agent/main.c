@@ -98,7 +98,7 @@ static int give_up_rights(void)
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
     /* The bounding set is the children's: emptied once, here, while CAP_SETPCAP is still there. */
-    int result = confine_empty_bounding_set();
+    int result = sys_empty_bounding_set();
     return result < 0 ? result : keep_few_capabilities();
 }
 

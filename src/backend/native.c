@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +10,10 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/process.h"
 #include "wire/launch.h"
 
-/* The native backend: a launcher of its own per sandbox, started by posix_spawn(3) with one end of a socketpair as descriptor
+/* The native backend: a launcher of its own per sandbox, started with one end of a socketpair as descriptor
  * 3 and an empty environment. All that is privileged or clever happens there. */
 
 G_STATIC_ASSERT((int)N_LIMITS == (int)LAUNCH_N_LIMITS);
@@ -126,16 +126,11 @@ static gboolean start_launcher(Sandbox *sandbox, const char *launcher, const cha
     }
     sandbox->launcher = pair[0];
     autofd child = pair[1];
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, child, LAUNCHER_FD);
     char *argv[] = {"hutch-launcher", (char *)agent, (char *)state_dir, NULL};
     char *envp[] = {NULL};
-    pid_t pid;
-    int r = posix_spawn(&pid, launcher, &actions, NULL, argv, envp);
-    posix_spawn_file_actions_destroy(&actions);
-    if (r != 0) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "starting %s: %s", launcher, g_strerror(r));
+    pid_t pid = process_spawn(launcher, argv, envp, child, LAUNCHER_FD);
+    if (pid < 0) {
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "starting %s: %s", launcher, g_strerror(-pid));
         return FALSE;
     }
     return TRUE;

@@ -72,25 +72,10 @@ static int set_limits(const struct confine *confine)
     return 0;
 }
 
-int confine_empty_bounding_set(void)
-{
-    /* -EINVAL from a kernel without ambient capabilities (before 4.3) means that there are none. */
-    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
-        return -errno;
-    for (int capability = 0; capability < 64; capability++) {
-        int present = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
-        if (present < 0)
-            return errno == EINVAL ? 0 : -errno; /* past the last one this kernel has */
-        if (present > 0 && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0)
-            return -errno;
-    }
-    return 0;
-}
-
 static int empty_bounding_set(const struct confine *confine)
 {
     (void)confine;
-    return confine_empty_bounding_set();
+    return sys_empty_bounding_set();
 }
 
 static int set_groups(const struct confine *confine)

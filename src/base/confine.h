@@ -29,7 +29,3 @@ int confine_drop(const struct confine *confine, const char **step);
 
 /* Installs the seccomp filter alone (needs no_new_privs or CAP_SYS_ADMIN). 0 or -errno. */
 int confine_install_filter(void);
-
-/* Empties the ambient and the bounding set of the calling thread: what it execs gains nothing. 0 or -errno; costs one
- * call per capability when the bounding set is empty already. */
-int confine_empty_bounding_set(void);

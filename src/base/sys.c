@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -104,4 +105,19 @@ int sys_capset(uint64_t effective, uint64_t permitted, uint64_t inheritable)
 int sys_join_session_keyring(void)
 {
     return (int)result(syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL, 0, 0, 0));
+}
+
+int sys_empty_bounding_set(void)
+{
+    /* -EINVAL from a kernel without ambient capabilities (before 4.3) means that there are none. */
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
+        return -errno;
+    for (int capability = 0; capability < 64; capability++) {
+        int present = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
+        if (present < 0)
+            return errno == EINVAL ? 0 : -errno; /* past the last one this kernel has */
+        if (present > 0 && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0)
+            return -errno;
+    }
+    return 0;
 }

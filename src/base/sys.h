@@ -44,3 +44,7 @@ int sys_capset(uint64_t effective, uint64_t permitted, uint64_t inheritable);
 
 /* keyctl(KEYCTL_JOIN_SESSION_KEYRING, NULL): an empty session keyring of its own. -ENOSYS where the kernel has no keys. */
 int sys_join_session_keyring(void);
+
+/* Empties the ambient and the bounding set of the calling thread: what it execs gains nothing. 0 or -errno; costs one
+ * call per capability when the bounding set is empty already. */
+int sys_empty_bounding_set(void);

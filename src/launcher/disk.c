@@ -9,11 +9,11 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/dir.h"
 #include "base/fd.h"
+#include "base/process.h"
 #include "base/sys.h"
 #include "wire/launch.h"
 
@@ -39,29 +39,18 @@ void disk_init(struct disk *disk)
 static int run_mkfs(int image_fd)
 {
     static const char *const programs[] = {"/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"};
-    char target[32];
-    snprintf(target, sizeof(target), "/proc/self/fd/%d", image_fd);
-    pid_t pid = fork();
+    enum { IMAGE_FD = 3 };
+    char target[] = "/proc/self/fd/3";
+    char *const argv[] = {"mkfs.ext4", "-q", "-F", "-b", "4096", "-i", "16384", "-m", "0", "-O", "^has_journal,^resize_inode,uninit_bg", "-E",
+                          "nodiscard,lazy_itable_init=1,root_owner=1000:1000", target, NULL};
+    char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    pid_t pid = -ENOENT;
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) && pid == -ENOENT; i++)
+        pid = process_spawn(programs[i], argv, envp, image_fd, IMAGE_FD);
     if (pid < 0)
-        return -errno;
-    if (pid == 0) {
-        if (fcntl(image_fd, F_SETFD, 0) < 0)
-            _exit(126);
-        char *const argv[] = {"mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode,uninit_bg", "-E",
-                              "nodiscard,lazy_itable_init=1,root_owner=1000:1000", target, NULL};
-        char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
-        for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
-            execve(programs[i], argv, envp);
-        _exit(127);
-    }
-    int status;
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return LAUNCH_WHY_NO_MKFS;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+        return pid == -ENOENT ? (int)LAUNCH_WHY_NO_MKFS : pid;
+    int status = process_wait(pid);
+    return status < 0 ? status : status == 0 ? 0 : -EIO;
 }
 
 /* Attaches the image to a free loop device. Two launchers may be told the same number: the loser tries the next one. */
@@ -97,6 +86,9 @@ static int mount_detached(const char *device)
     if (context < 0)
         return context;
     int r = sys_fsconfig(context, FSCONFIG_SET_STRING, "source", device, 0);
+    /* Nobody will ever want these bytes after a loss of power, and each barrier would wait for the host's disk. */
+    if (r == 0)
+        r = sys_fsconfig(context, FSCONFIG_SET_FLAG, "nobarrier", NULL, 0);
     if (r == 0)
         r = sys_fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
     if (r < 0)

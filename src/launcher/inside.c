@@ -180,7 +180,8 @@ static int step_descriptors(struct inside *inside)
      * PID 1 takes one, so that no path of the host shows. */
     if (inside->n_handles == 0 && unshare(CLONE_NEWCGROUP) < 0)
         return -errno;
-    return 0;
+    /* The agent of an ordinary user will have no right to empty it. */
+    return is_single_id(inside) ? sys_empty_bounding_set() : 0;
 }
 
 static int keep_over_exec(int fd)
