@@ -215,12 +215,15 @@ def _runs_of_others():
     default = "/var/lib/hutch/run"
     if os.path.realpath(state_dir()) == default or not os.path.isdir(default):
         return set()
-    return {"hutch-" + name[:-len(".run")] for name in os.listdir(default) if name.endswith(".run")}
+    try:
+        return {"hutch-" + name[:-len(".run")] for name in os.listdir(default) if name.endswith(".run")}
+    except PermissionError:
+        return set()    # only root makes cgroups that these tests could take for their own
 
 
 def cgroups():
     """Directories named hutch-* in every hierarchy, whatever their parent is."""
-    found, others = set(), _runs_of_others()
+    found, others, ours = set(), _runs_of_others(), {str(pid) for pid in our_processes()}
     for line in _read("/proc/self/mountinfo").decode("utf8", "replace").splitlines():
         left, _, right = line.partition(" - ")
         if right.split()[:1] not in (["cgroup"], ["cgroup2"]):
@@ -232,6 +235,10 @@ def cgroups():
             if path[len(top):].count("/") > 6:
                 dirs[:] = []
     others |= _runs_of_others()
+    for path in found:
+        inside = set(_read(path + "/cgroup.procs").decode().split())
+        if inside and not inside & ours:
+            others.add(os.path.basename(path))
     return {path for path in found if os.path.basename(path) not in others}
 
 
@@ -282,12 +289,21 @@ class Snapshot:
         return found
 
     def wait_clean(self, seconds=TIDY_S):
-        """Returns [] as soon as nothing is left, else what is still there after `seconds`."""
+        """Returns [] as soon as nothing is left, else what was there all the time for `seconds`.
+
+        What comes later than the first look belongs to somebody else's run on this host: ours had ended before it.
+        """
+        stayed = set(self.left())
+
+        def gone():
+            stayed.intersection_update(self.left())
+            return not stayed
+
         try:
-            wait_until(lambda: not self.left(), seconds)
-            return []
+            wait_until(gone, seconds)
         except Gone:
-            return self.left()
+            pass
+        return sorted(stayed)
 
 
 # ---- running hutch --------------------------------------------------------------------------------------------

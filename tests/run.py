@@ -157,6 +157,7 @@ def main():
     env.pop("HUTCH_STATE_DIR", None)
     me = "root" if os.geteuid() == 0 else "user"
     lane(me, TESTS, ONCE, env, total, seconds, o.only)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))    # so that the user is removed then too
 
     top = tempfile.mkdtemp(prefix="hutch-test-")
     os.chmod(top, 0o755)
@@ -169,14 +170,14 @@ def main():
         if me == "root" and o.ways != "user" or me == "user":
             own = dict(env, HUTCH_BIN=copy_programs(hutch, os.path.join(top, me)))
             # The lane that begins with the hostile programs has their lock first.
-            lanes.append(threading.Thread(target=lane, args=(me, TESTS, PARTS[::-1], own, total, seconds, o.only)))
+            lanes.append(threading.Thread(daemon=True, target=lane, args=(me, TESTS, PARTS[::-1], own, total, seconds, o.only)))
         if me == "root" and o.ways != "root":
             try:
                 with FreshUser() as user:
                     copy = os.path.join(top, "tests")
                     shutil.copytree(TESTS, copy, ignore=shutil.ignore_patterns("__pycache__"))
                     own = dict(env, HUTCH_BIN=copy_programs(hutch, os.path.join(top, "as-user")), HUTCH_TEST_USER=user.name)
-                    lanes.append(threading.Thread(target=lane, args=("user", copy, PARTS, own, total, seconds, o.only)))
+                    lanes.append(threading.Thread(daemon=True, target=lane, args=("user", copy, PARTS, own, total, seconds, o.only)))
                     for one in lanes:
                         one.start()
                     for one in lanes:

@@ -88,7 +88,8 @@ class Usage(HutchTest):
 
     def test_processor_time_of_children_that_nobody_waited_for(self):
         self.root_only("counting what no wait() returned")
-        code = ("import os, time\nif os.fork() == 0:\n    while True: pass\ntime.sleep(0.8)\n")
+        code = ("import os, time\nr, w = os.pipe()\nif os.fork() == 0:\n    while time.process_time() < 0.5: pass\n    os.write(w, b'x')\n"
+                "    while True: pass\nos.read(r, 1)\n")
         self.assertGreaterEqual(run("--json", "-c", code).json["usage"]["cpu_ms"], 500)
 
     def test_sleeping_costs_none(self):

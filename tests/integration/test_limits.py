@@ -65,7 +65,7 @@ class Memory(HutchTest):
         code = ("import os\nn = 0\nfor d in ('/tmp', '/home/user', '/dev/shm'):\n    try:\n        with open(d + '/fill', 'wb', 0) as f:\n"
                 "            while True: n += f.write(b'm' * (1 << 18))\n    except OSError as e:\n        assert e.errno == 28, e\nprint(n)\n")
         total = int(self.py(code, "--memory", "128M"))
-        self.assertLessEqual(total, 128 * M * 2 // 5)
+        self.assertLessEqual(total, 128 * M * 2 // 5 + 3 * 4096)    # each of the three in whole pages
         self.assertGreater(total, 16 * M)
 
     def test_others_are_not_touched(self):
