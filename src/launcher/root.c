@@ -48,10 +48,10 @@ static int make_file(const char *path, const char *text)
 }
 
 /* Clones the mount at `source` (with AT_RECURSIVE: and those below it), adds `attributes` to it and puts it at `target`. Clearing
- * flags is never needed, and the kernel would refuse it to this user namespace. */
+ * flags is never needed, and the kernel would refuse it to this user namespace. Links are followed: sources are the host's or our own. */
 static int bind_tree(const char *source, const char *target, unsigned recursive, uint64_t attributes)
 {
-    autofd tree = sys_open_tree(AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW | recursive);
+    autofd tree = sys_open_tree(AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
     if (tree < 0)
         return tree;
     struct mount_attr attr = {.attr_set = attributes};
@@ -121,8 +121,9 @@ int root_begin(char *detail)
     return name_it(detail, "/usr", bind_tree("/usr", "usr", AT_RECURSIVE, SYSTEM_FILES));
 }
 
-/* What programs need of the host's /etc (the traps page of the design names what fails without each). Directories are bound,
- * files copied, so that the mount table stays short. Absent ones are passed over. */
+/* What programs need of the host's /etc: numpy finds its BLAS through alternatives, java its security.properties, matplotlib its
+ * matplotlibrc, and so on. Directories and large files are bound, small files copied, so that the mount table stays short. Absent
+ * ones are passed over. */
 static const char *const etc_entries[] = {
     "alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "fonts", "java-17-openjdk", "java-21-openjdk",
     "matplotlibrc", "mime.types", "localtime", "timezone", "python3", "python3.11", "services", "protocols", "perl",
@@ -141,12 +142,11 @@ static const struct {
     {"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"},
 };
 
-static int copy_file(const char *source, const char *target, size_t size)
+enum { ETC_COPY_MAX = 8 * 1024 };
+
+static int copy_file(const char *source, const char *target)
 {
-    enum { ETC_FILE_MAX = 256 * 1024 };
-    static char buffer[ETC_FILE_MAX];
-    if (size >= sizeof(buffer))
-        return -EFBIG;
+    char buffer[ETC_COPY_MAX];
     autofd from = open(source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (from < 0)
         return -errno;
@@ -174,11 +174,11 @@ static int take_etc_entry(const char *name)
             return -errno;
         *slash = '/';
     }
-    if (S_ISREG(st.st_mode))
-        return copy_file(host, here, (size_t)st.st_size);
-    if (!S_ISDIR(st.st_mode))
+    if (S_ISREG(st.st_mode) && st.st_size <= ETC_COPY_MAX)
+        return copy_file(host, here);
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         return 0;
-    int r = make_dir(here);
+    int r = S_ISDIR(st.st_mode) ? make_dir(here) : make_file(here, "");
     return r < 0 ? r : bind_tree(host, here, 0, CLOSED);
 }
 
