@@ -8,7 +8,8 @@
 #include "agent/execution.h"
 #include "base/fd.h"
 
-/* A handler returns 0, or -EPROTO with *rule (a literal): what the client broke. That ends the connection. */
+/* A handler returns 0, or -EPROTO with *rule (a literal): what the client broke. That ends the
+ * connection. */
 typedef int handler(struct connection *connection, const struct frame *frame, const char **rule);
 
 static size_t out_size(const struct connection *connection)
@@ -30,8 +31,8 @@ static void end(struct connection *connection)
     connection->out_begin = connection->out_end = 0;
 }
 
-/* Space at the end of `out`, which is moved to the front when it has to be. NULL: there is none, which only a mistake of ours can
- * bring about. */
+/* Space at the end of `out`, which is moved to the front when it has to be. NULL: there is none,
+ * which only a mistake of ours can bring about. */
 static uint8_t *out_space(struct connection *connection, size_t size)
 {
     if (sizeof(connection->out) - connection->out_end < size && connection->out_begin > 0) {
@@ -39,10 +40,13 @@ static uint8_t *out_space(struct connection *connection, size_t size)
         connection->out_end -= connection->out_begin;
         connection->out_begin = 0;
     }
-    return sizeof(connection->out) - connection->out_end < size ? NULL : connection->out + connection->out_end;
+    return sizeof(connection->out) - connection->out_end < size
+               ? NULL
+               : connection->out + connection->out_end;
 }
 
-void connection_send(struct connection *connection, enum frame_type type, const struct field_writer *writer)
+void connection_send(struct connection *connection, enum frame_type type,
+                     const struct field_writer *writer)
 {
     size_t size = FRAME_HEADER_BYTES + writer->size;
     if (connection->ended)
@@ -57,8 +61,8 @@ void connection_send(struct connection *connection, enum frame_type type, const 
     connection->out_end += size;
 }
 
-void connection_send_error(struct connection *connection, const char *code, const char *step, int error,
-                           const char *sentence)
+void connection_send_error(struct connection *connection, const char *code, const char *step,
+                           int error, const char *sentence)
 {
     uint8_t buffer[CONNECTION_CONTROL_MAX];
     struct field_writer writer;
@@ -85,7 +89,8 @@ void *connection_data(struct connection *connection)
     return out_space(connection, DATA_HEADER_BYTES + CONNECTION_DATA_MAX) + DATA_HEADER_BYTES;
 }
 
-void connection_send_data(struct connection *connection, enum frame_type type, uint64_t number, size_t size)
+void connection_send_data(struct connection *connection, enum frame_type type, uint64_t number,
+                          size_t size)
 {
     uint8_t *out = connection->out + connection->out_end;
     frame_encode_header(out, type, 8 + size);
@@ -162,8 +167,8 @@ static int on_cancel(struct connection *connection, const struct frame *frame, c
     struct field field;
     field_reader_init(&reader, frame->payload, frame->size);
     *rule = "CANCEL needs one field, id";
-    if (field_next(&reader, &field) != 1 || !field_is(&field, "id") || field_copy_text(&field, id, sizeof(id)) < 0 ||
-        field_next(&reader, &field) != 0)
+    if (field_next(&reader, &field) != 1 || !field_is(&field, "id") ||
+        field_copy_text(&field, id, sizeof(id)) < 0 || field_next(&reader, &field) != 0)
         return -EPROTO;
     execution_cancel(connection->execution, id);
     return 0;
@@ -171,8 +176,8 @@ static int on_cancel(struct connection *connection, const struct frame *frame, c
 
 /* What a client may send. */
 static handler *const handlers[FRAME_TYPE_MAX + 1] = {
-    [FRAME_HELLO] = on_hello,         [FRAME_START] = on_start,   [FRAME_SCRIPT] = on_script, [FRAME_STDIN] = on_stdin,
-    [FRAME_STDIN_END] = on_stdin_end, [FRAME_CANCEL] = on_cancel,
+    [FRAME_HELLO] = on_hello, [FRAME_START] = on_start,         [FRAME_SCRIPT] = on_script,
+    [FRAME_STDIN] = on_stdin, [FRAME_STDIN_END] = on_stdin_end, [FRAME_CANCEL] = on_cancel,
 };
 
 static void refuse(struct connection *connection, const char *rule)
@@ -220,7 +225,8 @@ static void receive(struct connection *connection)
     size_t room = sizeof(connection->in) - connection->in_size;
     if (room == 0 || connection->closing)
         return;
-    ssize_t n = recv(connection->source.fd, connection->in + connection->in_size, room, MSG_DONTWAIT);
+    ssize_t n =
+        recv(connection->source.fd, connection->in + connection->in_size, room, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
@@ -236,8 +242,8 @@ void connection_transmit(struct connection *connection)
     if (connection->ended)
         return;
     while (out_size(connection) > 0) {
-        ssize_t n = send(connection->source.fd, connection->out + connection->out_begin, out_size(connection),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = send(connection->source.fd, connection->out + connection->out_begin,
+                         out_size(connection), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n < 0) {
@@ -256,7 +262,8 @@ static void on_ready(void *owner, uint32_t events)
     struct connection *connection = owner;
     if (events & EPOLLIN)
         receive(connection);
-    /* The client is gone. What it sent before is read to its end above; what waits for it is sent to learn that in vain. */
+    /* The client is gone. What it sent before is read to its end above; what waits for it is sent
+     * to learn that in vain. */
     if (events & (EPOLLHUP | EPOLLERR) && !connection->ended && out_size(connection) > 0)
         connection_transmit(connection);
 }
@@ -271,12 +278,14 @@ void connection_flush(struct connection *connection)
         take_frames(connection);
     if (connection->ended)
         return;
-    bool reads = !connection->closing && has_reserve(connection) && connection->in_size < sizeof(connection->in);
+    bool reads = !connection->closing && has_reserve(connection) &&
+                 connection->in_size < sizeof(connection->in);
     loop_watch(connection->loop, &connection->source,
                (reads ? EPOLLIN : 0) | (out_size(connection) > 0 ? EPOLLOUT : 0));
 }
 
-void connection_init(struct connection *connection, struct loop *loop, int fd, struct execution *execution)
+void connection_init(struct connection *connection, struct loop *loop, int fd,
+                     struct execution *execution)
 {
     connection->loop = loop;
     connection->execution = execution;

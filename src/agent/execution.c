@@ -15,27 +15,34 @@
 
 /* Theory of operation.
  *
- *   START -> SCRIPT -(all bytes there)-> RUNNING -(main process reaped)-> ENDING -(nothing of it lives)-> FLUSHING -> IDLE
+ *   START -> SCRIPT -(all bytes there)-> RUNNING -(main process reaped)-> ENDING
+ *         -(nothing of it lives)-> FLUSHING -(all sent)-> IDLE
  *
- * The outcome is the main process's. Whatever else the program started ends with it: `sole` executions by kill(-1), which is
- * atomic against fork, the others by their cgroup. A program that hands its output pipe to a daemon therefore delays nothing:
- * when no process is left, what is in the pipes is all there will ever be, and they are read until they are empty.
+ * The outcome is the main process's. Whatever else the program started ends with it: `sole`
+ * executions by kill(-1), which is atomic against fork, the others by their cgroup. A program that
+ * hands its output pipe to a daemon therefore delays nothing: when no process is left, what is in
+ * the pipes is all there will ever be, and they are read until they are empty.
  *
- * Three things come in any order: the end of the exec error pipe, SIGCHLD, and output. None of them moves the state alone:
- * output goes only to the spool, STARTED is sent when the error pipe has ended, and ENDED is sent from FLUSHING, after the
- * spool is empty. So ENDED cannot overtake output.
+ * Three things come in any order: the end of the exec error pipe, SIGCHLD, and output. None of them
+ * moves the state alone: output goes only to the spool, STARTED is sent when the error pipe has
+ * ended, and ENDED is sent from FLUSHING, after the spool is empty. So ENDED cannot overtake
+ * output.
  *
- * The client's slowness never reaches the program: the pipes are read into the spool whether the client takes it or not. */
+ * The client's slowness never reaches the program: the pipes are read into the spool whether the
+ * client takes it or not. */
 
 enum {
-    LEFT_RUNNING_MS = 2000, /* how long after SIGKILL a process may take to die before it is said to hang in the kernel */
+    LEFT_RUNNING_MS = 2000, /* a process that outlives SIGKILL by this hangs in the kernel */
     OUTPUT_FACTOR = 16,
 };
 
-static const char *const reason_names[] = {
-    [REASON_TIMEOUT] = "timeout", [REASON_MEMORY] = "memory", [REASON_OUTPUT] = "output", [REASON_CANCELLED] = "cancelled"};
+static const char *const reason_names[] = {[REASON_TIMEOUT] = "timeout",
+                                           [REASON_MEMORY] = "memory",
+                                           [REASON_OUTPUT] = "output",
+                                           [REASON_CANCELLED] = "cancelled"};
 
-static const enum frame_type stream_frames[SPOOL_STREAMS] = {[SPOOL_STDOUT] = FRAME_STDOUT, [SPOOL_STDERR] = FRAME_STDERR};
+static const enum frame_type stream_frames[SPOOL_STREAMS] = {
+    [SPOOL_STDOUT] = FRAME_STDOUT, [SPOOL_STDERR] = FRAME_STDERR};
 
 static bool is_idle(const struct execution *execution)
 {
@@ -137,8 +144,9 @@ static void on_stderr(void *owner, uint32_t events)
     read_stream(owner, SPOOL_STDERR);
 }
 
-/* Reads what is left in the pipes once no process of the execution lives, and closes them. What is there is bounded by the size
- * of the pipes; a process that did not die may still write, so it is counted. */
+/* Reads what is left in the pipes once no process of the execution lives, and closes them. What is
+ * there is bounded by the size of the pipes; a process that did not die may still write, so it is
+ * counted. */
 static void drain_streams(struct execution *execution)
 {
     enum { READS_MAX = 64 };
@@ -156,8 +164,10 @@ static void drain_streams(struct execution *execution)
 static void send_failure(struct execution *execution)
 {
     char sentence[256];
-    snprintf(sentence, sizeof(sentence), "%s: %s", execution->failure.step, strerror(execution->failure.error));
-    connection_send_error(execution->connection, "failed", execution->failure.step, execution->failure.error, sentence);
+    snprintf(sentence, sizeof(sentence), "%s: %s", execution->failure.step,
+             strerror(execution->failure.error));
+    connection_send_error(execution->connection, "failed", execution->failure.step,
+                          execution->failure.error, sentence);
 }
 
 /* Forgets the execution. */
@@ -191,7 +201,8 @@ static void refuse(struct execution *execution, const char *field, const char *r
         snprintf(sentence, sizeof(sentence), "START: field '%s' %s", field, rule);
     else
         snprintf(sentence, sizeof(sentence), "START: %s", rule);
-    connection_send_error(execution->connection, "bad_request", field[0] != '\0' ? field : "frame", 0, sentence);
+    connection_send_error(execution->connection, "bad_request", field[0] != '\0' ? field : "frame",
+                          0, sentence);
 }
 
 static bool is_known_id(const struct execution *execution, const char *id)
@@ -231,7 +242,8 @@ static void run(struct execution *execution)
                               .argv = request->argv.items,
                               .env = request->env.items,
                               .cwd = request->cwd,
-                              .group_fd = request->sole ? execution->settings->code_group : execution->group.fd,
+                              .group_fd = request->sole ? execution->settings->code_group
+                                                        : execution->group.fd,
                               .use_stdin = request->use_stdin};
     struct spawned spawned;
     execution->begun_us = clock_monotonic_us();
@@ -242,7 +254,8 @@ static void run(struct execution *execution)
     }
     execution->state = EXECUTION_RUNNING;
     execution->pid = spawned.pid;
-    execution->deadline_ms = request->timeout_ms > 0 ? execution->begun_us / 1000 + request->timeout_ms : 0;
+    execution->deadline_ms =
+        request->timeout_ms > 0 ? execution->begun_us / 1000 + request->timeout_ms : 0;
     watch(execution, &execution->exec_error, spawned.error_fd);
     watch(execution, &execution->streams[SPOOL_STDOUT], spawned.stdout_fd);
     watch(execution, &execution->streams[SPOOL_STDERR], spawned.stderr_fd);
@@ -254,7 +267,8 @@ static void run(struct execution *execution)
 static void finish_script(struct execution *execution)
 {
     const struct settings *settings = execution->settings;
-    int result = script_finish(&execution->script, settings_share_uid(settings) ? -1 : (int)settings->code_uid);
+    int result = script_finish(&execution->script,
+                               settings_share_uid(settings) ? -1 : (int)settings->code_uid);
     if (result < 0) {
         fail_start(execution, "script", -result);
         return;
@@ -276,8 +290,10 @@ void execution_start(struct execution *execution, const void *payload, size_t si
         refuse(execution, problem.field, problem.rule);
         return;
     }
-    /* All that is one execution's begins anew; what is left is the ids, the connection and the like. */
-    spool_init(&execution->spool, execution->settings->spool, result < 0 ? 1 : request->output_bytes);
+    /* All that is one execution's begins anew; what is left is the ids, the connection and the
+     * like. */
+    spool_init(&execution->spool, execution->settings->spool,
+               result < 0 ? 1 : request->output_bytes);
     input_init(&execution->input, execution->loop);
     script_init(&execution->script);
     group_init(&execution->group, execution->loop);
@@ -299,7 +315,8 @@ void execution_start(struct execution *execution, const void *payload, size_t si
         return;
     }
     if (!request->sole && execution->settings->code_group < 0) {
-        refuse(execution, "sole", "must be 1: this sandbox has no cgroup v2 to tell executions apart");
+        refuse(execution, "sole",
+               "must be 1: this sandbox has no cgroup v2 to tell executions apart");
         request_clear(request);
         return;
     }
@@ -308,7 +325,8 @@ void execution_start(struct execution *execution, const void *payload, size_t si
         run(execution);
         return;
     }
-    result = script_create(&execution->script, request->id, request->script_name, request->script_bytes);
+    result =
+        script_create(&execution->script, request->id, request->script_name, request->script_bytes);
     if (result < 0) {
         fail_start(execution, "script", -result);
         return;
@@ -363,7 +381,8 @@ static void put_limits_hit(const struct execution *execution, struct field_write
         {"memory", oom_rose(execution)},
         {"pids", execution->events_after.pids_refused > execution->events_before.pids_refused},
         {"disk", usage_disk_is_full()},
-        {"output", execution->spool.dropped[SPOOL_STDOUT] + execution->spool.dropped[SPOOL_STDERR] > 0},
+        {"output",
+         execution->spool.dropped[SPOOL_STDOUT] + execution->spool.dropped[SPOOL_STDERR] > 0},
     };
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         if (limits[i].hit)
@@ -486,7 +505,8 @@ static void begin_flushing(struct execution *execution)
 {
     drain_streams(execution);
     usage_read_events(execution->settings, &execution->events_after);
-    bool killed = execution->has_status && WIFSIGNALED(execution->status) && WTERMSIG(execution->status) == SIGKILL;
+    bool killed = execution->has_status && WIFSIGNALED(execution->status) &&
+                  WTERMSIG(execution->status) == SIGKILL;
     if (killed && !execution->kill_sent && execution->reason == REASON_NONE && oom_rose(execution))
         execution->reason = REASON_MEMORY;
     execution->state = EXECUTION_FLUSHING;
@@ -495,7 +515,8 @@ static void begin_flushing(struct execution *execution)
 
 /* ---- to the client ---- */
 
-static ssize_t take_output(struct execution *execution, enum spool_stream *stream, void *data, size_t size)
+static ssize_t take_output(struct execution *execution, enum spool_stream *stream, void *data,
+                           size_t size)
 {
     if (!execution->passed_gap)
         return spool_take_head(&execution->spool, stream, data, size);
@@ -578,7 +599,8 @@ static void pass_deadline(struct execution *execution)
     if (execution->deadline_ms == 0 || clock_monotonic_ms() < execution->deadline_ms)
         return;
     execution->deadline_ms = 0;
-    if (execution->state == EXECUTION_RUNNING && execution->reason == REASON_NONE && !execution->kill_sent) {
+    if (execution->state == EXECUTION_RUNNING && execution->reason == REASON_NONE &&
+        !execution->kill_sent) {
         stop(execution, REASON_TIMEOUT);
     } else if (execution->state == EXECUTION_RUNNING && !execution->kill_sent) {
         kill_all(execution);
@@ -622,9 +644,12 @@ void execution_init(struct execution *execution, const struct settings *settings
     execution->settings = settings;
     execution->loop = loop;
     execution->connection = connection;
-    execution->streams[SPOOL_STDOUT] = (struct loop_source){.fd = -1, .ready = on_stdout, .owner = execution};
-    execution->streams[SPOOL_STDERR] = (struct loop_source){.fd = -1, .ready = on_stderr, .owner = execution};
-    execution->exec_error = (struct loop_source){.fd = -1, .ready = on_exec_error, .owner = execution};
+    execution->streams[SPOOL_STDOUT] =
+        (struct loop_source){.fd = -1, .ready = on_stdout, .owner = execution};
+    execution->streams[SPOOL_STDERR] =
+        (struct loop_source){.fd = -1, .ready = on_stderr, .owner = execution};
+    execution->exec_error =
+        (struct loop_source){.fd = -1, .ready = on_exec_error, .owner = execution};
     script_init(&execution->script);
     input_init(&execution->input, loop);
     group_init(&execution->group, loop);

@@ -4,9 +4,10 @@
 
 #include "agent/loop.h"
 
-/* The sub-group of one execution, below the group of the code on cgroup v2 (also the v2 hierarchy of a hybrid host, which has no
- * controllers): all that the execution started is in it, whatever it did to its session and parents, and dies with it.
- * cgroup.kill is Linux 5.14. On v1 alone there is no such group. */
+/* The sub-group of one execution, below the group of the code on cgroup v2 (also the v2 hierarchy
+ * of a hybrid host, which has no controllers): all that the execution started is in it, whatever it
+ * did to its session and parents, and dies with it. cgroup.kill is Linux 5.14. On v1 alone there is
+ * no such group. */
 
 struct group {
     int parent_fd; /* borrowed */

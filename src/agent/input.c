@@ -7,8 +7,8 @@
 
 #include "base/fd.h"
 
-/* Less credit than this waits for more: a frame for every byte would cost more than it is worth, and while so little is
- * outstanding the client can still send. */
+/* Less credit than this waits for more: a frame for every byte would cost more than it is worth,
+ * and while so little is outstanding the client can still send. */
 enum { CREDIT_STEP = PROTOCOL_STDIN_WINDOW / 4 };
 
 static void close_pipe(struct input *input)

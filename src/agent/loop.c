@@ -14,7 +14,9 @@ void loop_watch(struct loop *loop, struct loop_source *source, uint32_t events)
 {
     if (source->events == events)
         return;
-    int operation = events == 0 ? EPOLL_CTL_DEL : source->events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    int operation = events == 0           ? EPOLL_CTL_DEL
+                    : source->events == 0 ? EPOLL_CTL_ADD
+                                          : EPOLL_CTL_MOD;
     struct epoll_event event = {.events = events, .data.ptr = source};
     if (epoll_ctl(loop->epoll_fd, operation, source->fd, &event) < 0)
         abort();

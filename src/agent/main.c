@@ -6,7 +6,7 @@
  *   connection.c  frames from and to the client, the table of frame types
  *   request.c     START, parsed and checked
  *   execution.c   the life of an execution: the picture is at its top
- *   spawn.c       between fork and exec: the ordered list of steps (the rights go in base/confine.c)
+ *   spawn.c       between fork and exec: the ordered list of steps (rights go in base/confine.c)
  *   script.c      the script's file
  *   input.c       standard input, with credit
  *   spool.c       output: head, tail and order
@@ -52,7 +52,8 @@ static int complain(const char *doing, int error)
     return EXIT_FAILED;
 }
 
-/* What stands in /proc/1/cmdline and environ is nobody's business. The strings lie one after another (execve(2)). */
+/* What stands in /proc/1/cmdline and environ is nobody's business. The strings lie one after
+ * another (execve(2)). */
 static void wipe(char *const strings[])
 {
     for (size_t i = 0; strings[i]; i++)
@@ -74,12 +75,13 @@ static int silence_standard_streams(void)
     return 0;
 }
 
-/* What the agent needs: to signal and become the code (KILL, SETUID, SETGID), to give it files and pipes (CHOWN), to write
- * in /tmp whoever owns what (DAC_OVERRIDE, FOWNER), to unshare a cgroup namespace (SYS_ADMIN). In a map of one id it has none. */
+/* What the agent needs: to signal and become the code (KILL, SETUID, SETGID), to give it files and
+ * pipes (CHOWN), to write in /tmp whoever owns what (DAC_OVERRIDE, FOWNER), to unshare a cgroup
+ * namespace (SYS_ADMIN). In a map of one id it has none. */
 static int keep_few_capabilities(void)
 {
-    static const int kept[] = {CAP_KILL,   CAP_SETUID,    CAP_SETGID, CAP_CHOWN, CAP_DAC_OVERRIDE,
-                               CAP_FOWNER, CAP_SYS_ADMIN};
+    static const int kept[] = {CAP_KILL,         CAP_SETUID, CAP_SETGID,   CAP_CHOWN,
+                               CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_ADMIN};
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2];
     if (syscall(SYS_capget, &header, data) < 0)
@@ -102,8 +104,8 @@ static int give_up_rights(void)
     return result < 0 ? result : keep_few_capabilities();
 }
 
-/* Dispositions are inherited through exec when they are "ignore": nothing the launcher's caller ignored reaches the code. SIGPIPE
- * is blocked, not ignored, for the same reason. */
+/* Dispositions are inherited through exec when they are "ignore": nothing the launcher's caller
+ * ignored reaches the code. SIGPIPE is blocked, not ignored, for the same reason. */
 static int set_up_signals(struct agent *agent)
 {
     sigset_t blocked;
@@ -128,12 +130,13 @@ static void on_signal(void *owner, uint32_t events)
         execution_reap(&agent->execution);
 }
 
-/* A tied agent ends with its client; any other when nobody can ask it anything more. The end of PID 1 is the end of every
- * process in the sandbox. */
+/* A tied agent ends with its client; any other when nobody can ask it anything more. The end of PID
+ * 1 is the end of every process in the sandbox. */
 static bool is_over(const struct agent *agent)
 {
-    return agent->connection.ended && (agent->settings.tied || agent->execution.state == EXECUTION_IDLE ||
-                                       agent->execution.state == EXECUTION_SCRIPT);
+    return agent->connection.ended &&
+           (agent->settings.tied || agent->execution.state == EXECUTION_IDLE ||
+            agent->execution.state == EXECUTION_SCRIPT);
 }
 
 static void serve(struct agent *agent)
@@ -154,7 +157,8 @@ int main(int argc, char *argv[], char *env[])
     const char *wrong = NULL;
     (void)argc;
 
-    /* kill(-1) is how it ends executions: anywhere else than as PID 1 that would be the user's whole session. */
+    /* kill(-1) is how it ends executions: anywhere else than as PID 1 that would be the user's
+     * whole session. */
     if (getpid() != 1)
         return complain("this program is the first process of a sandbox; use `hutch run`", EPERM);
     if (settings_parse(&agent.settings, argv + (argv[0] != NULL), &wrong) < 0)

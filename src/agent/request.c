@@ -22,8 +22,8 @@ static bool is_absolute(const char *text)
 
 static bool is_file_name(const char *text)
 {
-    return text[0] != '\0' && strlen(text) <= SCRIPT_NAME_MAX && !strchr(text, '/') && strcmp(text, ".") != 0 &&
-           strcmp(text, "..") != 0;
+    return text[0] != '\0' && strlen(text) <= SCRIPT_NAME_MAX && !strchr(text, '/') &&
+           strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
 }
 
 static bool is_assignment(const char *text)
@@ -46,21 +46,25 @@ static const struct row {
     bool (*is_good)(const char *text);
     const char *rule;
 } rows[] = {
-    {"id", TEXT, true, offsetof(struct request, id), 0, 0, is_id, "must be 1 to 32 of a-z, 0-9 and '_'"},
-    {"argv", LIST, true, offsetof(struct request, argv), 1, PROTOCOL_ARGV_MAX, is_anything, "must have 1 to 4096 entries"},
+    {"id", TEXT, true, offsetof(struct request, id), 0, 0, is_id,
+     "must be 1 to 32 of a-z, 0-9 and '_'"},
+    {"argv", LIST, true, offsetof(struct request, argv), 1, PROTOCOL_ARGV_MAX, is_anything,
+     "must have 1 to 4096 entries"},
     {"env", LIST, false, offsetof(struct request, env), 0, PROTOCOL_ARGV_MAX, is_assignment,
      "must be at most 4096 entries of the form NAME=VALUE"},
-    {"cwd", TEXT, true, offsetof(struct request, cwd), 0, 0, is_absolute, "must be an absolute path below 4096 bytes"},
-    {"timeout_ms", NUMBER, false, offsetof(struct request, timeout_ms), 0, PROTOCOL_TIME_MAX_MS, NULL,
-     "must be at most 366 days"},
-    {"grace_ms", NUMBER, false, offsetof(struct request, grace_ms), 0, DAY_MS, NULL, "must be at most a day"},
-    {"output_bytes", NUMBER, true, offsetof(struct request, output_bytes), 1, PROTOCOL_OUTPUT_MAX, NULL,
-     "must be between 1 and 1073741824"},
+    {"cwd", TEXT, true, offsetof(struct request, cwd), 0, 0, is_absolute,
+     "must be an absolute path below 4096 bytes"},
+    {"timeout_ms", NUMBER, false, offsetof(struct request, timeout_ms), 0, PROTOCOL_TIME_MAX_MS,
+     NULL, "must be at most 366 days"},
+    {"grace_ms", NUMBER, false, offsetof(struct request, grace_ms), 0, DAY_MS, NULL,
+     "must be at most a day"},
+    {"output_bytes", NUMBER, true, offsetof(struct request, output_bytes), 1, PROTOCOL_OUTPUT_MAX,
+     NULL, "must be between 1 and 1073741824"},
     {"stdin", NUMBER, false, offsetof(struct request, use_stdin), 0, 1, NULL, "must be 0 or 1"},
     {"script_name", TEXT, false, offsetof(struct request, script_name), 0, 0, is_file_name,
      "must be a file name of at most 255 bytes, without '/'"},
-    {"script_bytes", NUMBER, false, offsetof(struct request, script_bytes), 0, PROTOCOL_SCRIPT_MAX, NULL,
-     "must be at most 16777216"},
+    {"script_bytes", NUMBER, false, offsetof(struct request, script_bytes), 0, PROTOCOL_SCRIPT_MAX,
+     NULL, "must be at most 16777216"},
     {"sole", NUMBER, false, offsetof(struct request, sole), 0, 1, NULL, "must be 0 or 1"},
 };
 
@@ -89,7 +93,8 @@ static const struct row *find_row(const char *key)
     return NULL;
 }
 
-static int count_fields(const void *payload, size_t size, struct counts *counts, struct request_problem *problem)
+static int count_fields(const void *payload, size_t size, struct counts *counts,
+                        struct request_problem *problem)
 {
     struct field_reader reader;
     struct field field;
@@ -128,7 +133,8 @@ static char *take_text(const struct field *field, char **at)
     return text;
 }
 
-static int take_field(struct request *request, const struct field *field, char **at, struct request_problem *problem)
+static int take_field(struct request *request, const struct field *field, char **at,
+                      struct request_problem *problem)
 {
     const struct row *row = find_row(field->key);
     void *place = (char *)request + row->offset;
@@ -136,7 +142,8 @@ static int take_field(struct request *request, const struct field *field, char *
         uint64_t *number = place;
         if (field_u64(field, number) < 0)
             return refuse(problem, field->key, "must be a number of eight bytes");
-        return *number < row->min || *number > row->max ? refuse(problem, field->key, row->rule) : 0;
+        return *number < row->min || *number > row->max ? refuse(problem, field->key, row->rule)
+                                                        : 0;
     }
     char *text = take_text(field, at);
     if (!text)
@@ -152,8 +159,8 @@ static int take_field(struct request *request, const struct field *field, char *
     return 0;
 }
 
-static int fill(struct request *request, const void *payload, size_t size, const struct counts *counts,
-                struct request_problem *problem)
+static int fill(struct request *request, const void *payload, size_t size,
+                const struct counts *counts, struct request_problem *problem)
 {
     char **pointers = request->memory;
     char *text = (char *)(pointers + counts->pointers);
@@ -179,7 +186,8 @@ static int fill(struct request *request, const void *payload, size_t size, const
     return 0;
 }
 
-int request_parse(struct request *request, const void *payload, size_t size, struct request_problem *problem)
+int request_parse(struct request *request, const void *payload, size_t size,
+                  struct request_problem *problem)
 {
     struct counts counts = {0};
     *request = (struct request){0};

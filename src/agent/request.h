@@ -6,8 +6,9 @@
 #include "wire/field.h"
 #include "wire/protocol.h"
 
-/* START, parsed and checked (wire/protocol.h has the fields). The bytes come from outside: everything is bounded before it is
- * allocated, and what is unknown, missing, given twice or out of range is refused by name. */
+/* START, parsed and checked (wire/protocol.h has the fields). The bytes come from outside:
+ * everything is bounded before it is allocated, and what is unknown, missing, given twice or out of
+ * range is refused by name. */
 
 struct request_list {
     char **items; /* NULL-ended */
@@ -31,14 +32,16 @@ struct request {
 
 struct request_problem {
     char field[FIELD_KEY_MAX + 1]; /* the field that is wrong; empty: the list as a whole */
-    const char *rule;              /* what it broke, a literal that follows the field's name in a sentence */
+    const char *rule; /* what it broke, a literal that follows the field's name in a sentence */
 };
 
-/* Fills `request` from the payload of START, of which it keeps nothing. 0; -EPROTO with *problem filled in; -ENOMEM. After a
- * failure there is nothing to clear. */
-int request_parse(struct request *request, const void *payload, size_t size, struct request_problem *problem);
+/* Fills `request` from the payload of START, of which it keeps nothing. 0; -EPROTO with *problem
+ * filled in; -ENOMEM. After a failure there is nothing to clear. */
+int request_parse(struct request *request, const void *payload, size_t size,
+                  struct request_problem *problem);
 
-/* Puts `path` in the place of every argument that is "{script}". `path` must live as long as the request. */
+/* Puts `path` in the place of every argument that is "{script}". `path` must live as long as the
+ * request. */
 void request_set_script_path(struct request *request, char *path);
 
 /* Frees; an empty or cleared request is fine. */

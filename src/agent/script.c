@@ -25,10 +25,12 @@ int script_create(struct script *script, const char *id, const char *name, uint6
     script->dir_fd = open(script->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (script->dir_fd < 0)
         return -errno;
-    int size = snprintf(script->path + dir_size, sizeof(script->path) - script->dir_size, "/%s", name);
+    int size =
+        snprintf(script->path + dir_size, sizeof(script->path) - script->dir_size, "/%s", name);
     if ((size_t)size >= sizeof(script->path) - script->dir_size)
         return -ENAMETOOLONG;
-    script->fd = openat(script->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    script->fd =
+        openat(script->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     return script->fd < 0 ? -errno : 0;
 }
 
@@ -43,7 +45,8 @@ int script_write(struct script *script, const void *data, size_t size)
 int script_finish(struct script *script, int owner)
 {
     if (owner >= 0) {
-        if (fchown(script->fd, (uid_t)owner, (gid_t)owner) < 0 || fchown(script->dir_fd, (uid_t)owner, (gid_t)owner) < 0)
+        if (fchown(script->fd, (uid_t)owner, (gid_t)owner) < 0 ||
+            fchown(script->dir_fd, (uid_t)owner, (gid_t)owner) < 0)
             return -errno;
     }
     /* A file that is still open for writing cannot be executed (ETXTBSY). */

@@ -43,7 +43,8 @@ static int take_number(const char **text, uint64_t max, uint64_t *value)
     if (*at < '0' || *at > '9')
         return -EINVAL;
     for (; *at >= '0' && *at <= '9'; at++) {
-        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, *at - '0', &number))
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, *at - '0', &number))
             return -EINVAL;
     }
     *text = at;
@@ -120,7 +121,11 @@ static const struct row *find_row(const char *argument, const char **value)
 int settings_parse(struct settings *settings, char *const arguments[], const char **wrong)
 {
     bool seen[N_ROWS] = {false};
-    *settings = (struct settings){.connection = -1, .spool = -1, .code_group = -1, .memory_events = -1, .memory_peak = -1,
+    *settings = (struct settings){.connection = -1,
+                                  .spool = -1,
+                                  .code_group = -1,
+                                  .memory_events = -1,
+                                  .memory_peak = -1,
                                   .pids_events = -1};
     for (size_t i = 0; arguments[i]; i++) {
         const char *value;

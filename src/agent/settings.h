@@ -29,8 +29,9 @@ struct settings {
     uint64_t tied;
 };
 
-/* Parses `KEY=VALUE` arguments. 0; or -EINVAL with *wrong (borrowed from `arguments`, or a literal naming what is missing):
- * an unknown key, a key twice, a value that is no number in its range, a descriptor that is not open. */
+/* Parses `KEY=VALUE` arguments. 0; or -EINVAL with *wrong (borrowed from `arguments`, or a literal
+ * naming what is missing): an unknown key, a key twice, a value that is no number in its range, a
+ * descriptor that is not open. */
 int settings_parse(struct settings *settings, char *const arguments[], const char **wrong);
 
 /* Only one id exists: agent and code share it, and nothing is changed. */

@@ -39,8 +39,8 @@ static int new_session(struct child *child)
     return setsid() < 0 ? -errno : 0;
 }
 
-/* cgroup v1. "0" means the writer, and to `tasks`, not cgroup.procs, the write does not wait for an RCU grace period (8-12 ms).
- * The right to write is the opener's. */
+/* cgroup v1. "0" means the writer, and to `tasks`, not cgroup.procs, the write does not wait for an
+ * RCU grace period (8-12 ms). The right to write is the opener's. */
 static int join_groups(struct child *child)
 {
     const struct settings *settings = child->plan->settings;
@@ -57,12 +57,13 @@ static int new_cgroup_namespace(struct child *child)
     const struct settings *settings = child->plan->settings;
     if (!settings->has_cgroup || unshare(CLONE_NEWCGROUP) == 0)
         return 0;
-    /* An agent without an id of its own has no CAP_SYS_ADMIN; the groups' names then show, relative to its own. */
+    /* An agent without an id of its own has no CAP_SYS_ADMIN; the groups' names then show, relative
+     * to its own. */
     return errno == EPERM && settings_share_uid(settings) ? 0 : -errno;
 }
 
-/* The sources are 3 or more: 0-2 of the agent are /dev/null. After this no other descriptor is open, and the error pipe goes
- * with the exec. */
+/* The sources are 3 or more: 0-2 of the agent are /dev/null. After this no other descriptor is
+ * open, and the error pipe goes with the exec. */
 static int place_descriptors(struct child *child)
 {
     if ((child->stdin_fd >= 0 && dup2(child->stdin_fd, 0) < 0) || dup2(child->stdout_fd, 1) < 0 ||
@@ -74,8 +75,8 @@ static int place_descriptors(struct child *child)
     return sys_close_range(ERROR_FD + 1, ~0U, 0);
 }
 
-/* As many processors as the code may use, so that programs count them right. The first one is the launcher's choice, so that
- * sandboxes spread. The quota of the cgroup is what holds. */
+/* As many processors as the code may use, so that programs count them right. The first one is the
+ * launcher's choice, so that sandboxes spread. The quota of the cgroup is what holds. */
 static int set_affinity(struct child *child)
 {
     const struct settings *settings = child->plan->settings;
@@ -92,14 +93,15 @@ static int set_affinity(struct child *child)
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &all))
             continue;
-        if ((index + count - first) % count < settings->cpus) /* how far behind the first one, in a ring */
+        size_t behind_first = (index++ + count - first) % count;
+        if (behind_first < settings->cpus)
             CPU_SET(cpu, &some);
-        index++;
     }
     return sched_setaffinity(0, sizeof(some), &some) < 0 ? -errno : 0;
 }
 
-/* When the host runs out of memory, code goes first. Without an id of its own the agent may not write this: never mind. */
+/* When the host runs out of memory, code goes first. Without an id of its own the agent may not
+ * write this: never mind. */
 static int prefer_for_oom(struct child *child)
 {
     (void)child;
@@ -107,7 +109,8 @@ static int prefer_for_oom(struct child *child)
     return 0;
 }
 
-/* With the code's rights and no descriptor but 0-3 left, a hostile path leads nowhere that the code could not go itself. */
+/* With the code's rights and no descriptor but 0-3 left, a hostile path leads nowhere that the code
+ * could not go itself. */
 static int enter_cwd(struct child *child)
 {
     char path[PATH_MAX];
@@ -158,11 +161,13 @@ static int execute(struct child *child)
     }
 }
 
-/* Between the fork and the program, in this order. */
-static const struct {
+/* Between the fork and the program, in this order: these, then base/confine.c, then those. */
+struct step {
     const char *name;
     int (*run)(struct child *child);
-} steps_with_rights[] = {
+};
+
+static const struct step steps_with_rights[] = {
     {"signals", reset_signals},
     {"session", new_session},
     {"cgroup", join_groups},
@@ -170,10 +175,24 @@ static const struct {
     {"descriptors", place_descriptors},
     {"affinity", set_affinity},
     {"oom_score", prefer_for_oom},
-}, steps_as_code[] = {
+};
+
+static const struct step steps_as_code[] = {
     {"cwd", enter_cwd},
     {"exec", execute},
 };
+
+static int run_steps(struct child *child, const struct step *steps, size_t n_steps,
+                     const char **step)
+{
+    for (size_t i = 0; i < n_steps; i++) {
+        *step = steps[i].name;
+        int result = steps[i].run(child);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
 
 static int drop_rights(struct child *child, const char **step)
 {
@@ -189,19 +208,16 @@ static int drop_rights(struct child *child, const char **step)
     return confine_drop(&confine, step);
 }
 
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Returns only when a step failed. */
 static int run_child(struct child *child, const char **step)
 {
-    int result = 0;
-    for (size_t i = 0; result == 0 && i < sizeof(steps_with_rights) / sizeof(steps_with_rights[0]); i++) {
-        *step = steps_with_rights[i].name;
-        result = steps_with_rights[i].run(child);
-    }
+    int result = run_steps(child, steps_with_rights, COUNT(steps_with_rights), step);
     if (result == 0)
         result = drop_rights(child, step);
-    for (size_t i = 0; result == 0 && i < sizeof(steps_as_code) / sizeof(steps_as_code[0]); i++) {
-        *step = steps_as_code[i].name;
-        result = steps_as_code[i].run(child);
-    }
+    if (result == 0)
+        result = run_steps(child, steps_as_code, COUNT(steps_as_code), step);
     return result;
 }
 
@@ -214,13 +230,14 @@ __attribute__((noreturn)) static void be_child(struct child *child)
     _exit(127);
 }
 
-/* A pipe whose ends belong to the code, so that it may open /dev/stdout and the like again (the pipe's inode is 0600). Only our
- * end is non-blocking: the two ends are two open files. */
+/* A pipe whose ends belong to the code, so that it may open /dev/stdout and the like again (the
+ * pipe's inode is 0600). Only our end is non-blocking: the two ends are two open files. */
 static int make_pipe(const struct settings *settings, int ours, int fds[2])
 {
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
-    if (!settings_share_uid(settings) && fchown(fds[0], (uid_t)settings->code_uid, (gid_t)settings->code_uid) < 0)
+    if (!settings_share_uid(settings) &&
+        fchown(fds[0], (uid_t)settings->code_uid, (gid_t)settings->code_uid) < 0)
         return -errno;
     return fd_set_nonblocking(fds[ours], true);
 }
@@ -262,7 +279,8 @@ static int make_pipes(const struct spawn_plan *plan, struct pipes *pipes)
 int spawn_start(const struct spawn_plan *plan, struct spawned *spawned, const char **step)
 {
     enum { READ, WRITE };
-    __attribute__((cleanup(pipes_close))) struct pipes pipes = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+    __attribute__((cleanup(pipes_close))) struct pipes pipes = {
+        {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
     *step = "pipes";
     int result = make_pipes(plan, &pipes);
     if (result < 0)
@@ -295,9 +313,11 @@ int spawn_read_error(int error_fd, struct spawn_error *error)
         return -EAGAIN;
     if (n != sizeof(*error))
         return 0;
-    /* Written by our own code, but in a process of the code's uid: shape is checked, the sentence is not believed further. */
+    /* Written by our own code, but in a process of the code's uid: shape is checked, the sentence
+     * is not believed further. */
     error->step[sizeof(error->step) - 1] = '\0';
-    if (error->step[strspn(error->step, "abcdefghijklmnopqrstuvwxyz_")] != '\0' || error->error <= 0)
+    if (error->step[strspn(error->step, "abcdefghijklmnopqrstuvwxyz_")] != '\0' ||
+        error->error <= 0)
         *error = (struct spawn_error){.error = EPROTO, .step = "spawn"};
     return 1;
 }

@@ -5,8 +5,8 @@
 
 #include "agent/settings.h"
 
-/* Starting code: the only place where the agent forks, and one function that is the ordered list of what happens between
- * the fork and the program (spawn.c). */
+/* Starting code: the only place where the agent forks, and one function that is the ordered list of
+ * what happens between the fork and the program (spawn.c). */
 
 struct spawn_plan {
     const struct settings *settings;
@@ -20,10 +20,10 @@ struct spawn_plan {
 /* What the agent keeps: its ends of the pipes, non-blocking and close-on-exec. The caller's. */
 struct spawned {
     pid_t pid;
-    int stdin_fd;  /* -1 when the plan has none: /dev/null */
+    int stdin_fd; /* -1 when the plan has none: /dev/null */
     int stdout_fd;
     int stderr_fd;
-    int error_fd;  /* gives a struct spawn_error if the program could not be started, else end of file once it was */
+    int error_fd; /* a struct spawn_error if the program could not be started; else end of file */
 };
 
 struct spawn_error {
@@ -31,9 +31,11 @@ struct spawn_error {
     char step[28]; /* a-z and '_', NUL-ended */
 };
 
-/* Returns 0, or -errno with *step (a literal) naming what failed in the agent; then nothing runs and nothing is open. The pid is
- * without a pidfd: the agent reaps all its children itself, in one thread, so a pid is valid until it has seen its end. */
+/* Returns 0, or -errno with *step (a literal) naming what failed in the agent; then nothing runs
+ * and nothing is open. The pid is without a pidfd: the agent reaps all its children itself, in one
+ * thread, so a pid is valid until it has seen its end. */
 int spawn_start(const struct spawn_plan *plan, struct spawned *spawned, const char **step);
 
-/* Reads error_fd. 1 and *error: the program could not be started. 0: it was. -EAGAIN: not known yet. */
+/* Reads error_fd. 1 and *error: the program could not be started. 0: it was. -EAGAIN: not known
+ * yet. */
 int spawn_read_error(int error_fd, struct spawn_error *error);

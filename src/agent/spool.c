@@ -25,7 +25,8 @@ static int ring_read(int fd, off_t ring, uint64_t capacity, uint64_t at, void *d
     return 0;
 }
 
-static int ring_write(int fd, off_t ring, uint64_t capacity, uint64_t at, const void *data, size_t size)
+static int ring_write(int fd, off_t ring, uint64_t capacity, uint64_t at, const void *data,
+                      size_t size)
 {
     size_t done = 0;
     while (done < size) {
@@ -87,7 +88,8 @@ static int half_next_record(struct spool_half *half, int fd)
 }
 
 /* `size` fits into what is free. */
-static int half_append(struct spool_half *half, int fd, enum spool_stream stream, const void *data, size_t size)
+static int half_append(struct spool_half *half, int fd, enum spool_stream stream, const void *data,
+                       size_t size)
 {
     if (size == 0)
         return 0;
@@ -105,7 +107,8 @@ static int half_append(struct spool_half *half, int fd, enum spool_stream stream
     return 0;
 }
 
-static ssize_t half_take(struct spool_half *half, int fd, enum spool_stream *stream, void *data, size_t size)
+static ssize_t half_take(struct spool_half *half, int fd, enum spool_stream *stream, void *data,
+                         size_t size)
 {
     if (half->begin == half->end || size == 0)
         return 0;
@@ -123,7 +126,8 @@ static ssize_t half_take(struct spool_half *half, int fd, enum spool_stream *str
 }
 
 /* Drops `size` bytes from the front, fewer when there are not so many. */
-static int half_drop(struct spool_half *half, int fd, uint64_t size, uint64_t dropped[SPOOL_STREAMS])
+static int half_drop(struct spool_half *half, int fd, uint64_t size,
+                     uint64_t dropped[SPOOL_STREAMS])
 {
     size = min_u64(size, half->end - half->begin);
     while (size > 0) {
@@ -146,7 +150,9 @@ void spool_init(struct spool *spool, int fd, uint64_t output_bytes)
     *spool = (struct spool){
         .fd = fd,
         .head = {.bytes_at = 0, .lengths_at = (off_t)head, .capacity = head},
-        .tail = {.bytes_at = (off_t)(2 * head), .lengths_at = (off_t)(2 * head + tail), .capacity = tail},
+        .tail = {.bytes_at = (off_t)(2 * head),
+                 .lengths_at = (off_t)(2 * head + tail),
+                 .capacity = tail},
         .head_left = head,
     };
 }

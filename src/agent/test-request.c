@@ -25,7 +25,8 @@ static void put_minimum(void)
 static int parse(struct request *request, struct request_problem *problem)
 {
     g_assert_false(writer.failed);
-    g_autofree uint8_t *copy = g_memdup2(payload, writer.size); /* so that a sanitizer sees a byte too many */
+    g_autofree uint8_t *copy =
+        g_memdup2(payload, writer.size); /* so that a sanitizer sees a byte too many */
     return request_parse(request, copy, writer.size, problem);
 }
 
@@ -98,16 +99,11 @@ static void test_refused(void)
         const char *value;
         const char *words;
     } texts[] = {
-        {"id", "second", "twice"},
-        {"cwd", "/twice", "twice"},
-        {"unknown_key", "", "not known"},
-        {"env", "NOVALUE", "NAME=VALUE"},
-        {"env", "=value", "NAME=VALUE"},
-        {"script_name", "", "file name"},
-        {"script_name", "a/b", "file name"},
-        {"script_name", "..", "file name"},
-        {"script_name", ".", "file name"},
-        {"timeout_ms", "5", "eight bytes"},
+        {"id", "second", "twice"},           {"cwd", "/twice", "twice"},
+        {"unknown_key", "", "not known"},    {"env", "NOVALUE", "NAME=VALUE"},
+        {"env", "=value", "NAME=VALUE"},     {"script_name", "", "file name"},
+        {"script_name", "a/b", "file name"}, {"script_name", "..", "file name"},
+        {"script_name", ".", "file name"},   {"timeout_ms", "5", "eight bytes"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
         put_minimum();
@@ -118,8 +114,13 @@ static void test_refused(void)
         const char *key;
         uint64_t value;
     } numbers[] = {
-        {"timeout_ms", PROTOCOL_TIME_MAX_MS + 1}, {"timeout_ms", UINT64_MAX}, {"grace_ms", UINT64_MAX}, {"stdin", 2},
-        {"sole", 2}, {"script_bytes", PROTOCOL_SCRIPT_MAX + 1}, {"script_bytes", 1} /* without a name */,
+        {"timeout_ms", PROTOCOL_TIME_MAX_MS + 1},
+        {"timeout_ms", UINT64_MAX},
+        {"grace_ms", UINT64_MAX},
+        {"stdin", 2},
+        {"sole", 2},
+        {"script_bytes", PROTOCOL_SCRIPT_MAX + 1},
+        {"script_bytes", 1} /* without a name */,
     };
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
         put_minimum();
@@ -147,9 +148,12 @@ static void test_missing(void)
 static void put_bad(const char *key, const char *value, size_t size)
 {
     begin();
-    field_put(&writer, "id", strcmp(key, "id") == 0 ? value : "a", strcmp(key, "id") == 0 ? size : 1);
-    field_put(&writer, "argv", strcmp(key, "argv") == 0 ? value : "a", strcmp(key, "argv") == 0 ? size : 1);
-    field_put(&writer, "cwd", strcmp(key, "cwd") == 0 ? value : "/", strcmp(key, "cwd") == 0 ? size : 1);
+    field_put(&writer, "id", strcmp(key, "id") == 0 ? value : "a",
+              strcmp(key, "id") == 0 ? size : 1);
+    field_put(&writer, "argv", strcmp(key, "argv") == 0 ? value : "a",
+              strcmp(key, "argv") == 0 ? size : 1);
+    field_put(&writer, "cwd", strcmp(key, "cwd") == 0 ? value : "/",
+              strcmp(key, "cwd") == 0 ? size : 1);
     field_put_u64(&writer, "output_bytes", strcmp(key, "output_bytes") == 0 ? size : 1);
 }
 

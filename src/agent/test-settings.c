@@ -25,7 +25,8 @@ static void test_good(void)
 {
     struct settings settings;
     g_autofree char *wrong = NULL;
-    g_assert_cmpint(parse(&settings, "connection=10 spool=11 agent_uid=0 code_uid=1000", &wrong), ==, 0);
+    g_assert_cmpint(parse(&settings, "connection=10 spool=11 agent_uid=0 code_uid=1000", &wrong),
+                    ==, 0);
     g_assert_cmpint(settings.connection, ==, 10);
     g_assert_cmpint(settings.code_group, ==, -1);
     g_assert_cmpint(settings.memory_peak, ==, -1);
@@ -33,9 +34,10 @@ static void test_good(void)
     g_assert_false(settings_share_uid(&settings));
 
     g_autofree char *wrong_too = NULL;
-    const char *all = "cgroup=v1 connection=10 spool=11 agent_uid=1000 code_uid=1000 tasks=10,11,12 code_group=12 "
-                      "memory_events=10 memory_peak=11 pids_events=12 nofile=1024 nproc=18446744073709551615 fsize_bytes=5 "
-                      "data_bytes=6 cpus=2 tied=1";
+    const char *all =
+        "cgroup=v1 connection=10 spool=11 agent_uid=1000 code_uid=1000 tasks=10,11,12 "
+        "code_group=12 memory_events=10 memory_peak=11 pids_events=12 nofile=1024 "
+        "nproc=18446744073709551615 fsize_bytes=5 data_bytes=6 cpus=2 first_cpu=7 tied=1";
     g_assert_cmpint(parse(&settings, all, &wrong_too), ==, 0);
     g_assert_true(settings.has_cgroup);
     g_assert_cmpuint(settings.n_tasks, ==, 3);

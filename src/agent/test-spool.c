@@ -49,7 +49,8 @@ static void write_bytes(struct world *world, enum spool_stream stream, size_t si
 }
 
 /* What came is the model's bytes at `at`, all of one stream. */
-static void check_piece(const struct world *world, uint64_t at, enum spool_stream stream, const uint8_t *data, size_t size)
+static void check_piece(const struct world *world, uint64_t at, enum spool_stream stream,
+                        const uint8_t *data, size_t size)
 {
     g_assert_cmpuint(at + size, <=, world->bytes->len);
     g_assert_cmpmem(data, size, world->bytes->data + at, size);
@@ -71,7 +72,8 @@ static bool take_head(struct world *world, size_t most)
     return true;
 }
 
-/* Takes all the rest and holds it against what must be kept: the first half of the cap and the last one. */
+/* Takes all the rest and holds it against what must be kept: the first half of the cap and the last
+ * one. */
 static void check_end(struct world *world)
 {
     uint64_t total = world->bytes->len;
@@ -114,7 +116,8 @@ static void test_edges(void)
                 struct world world;
                 world_init(&world, cap);
                 for (size_t done = 0, turn = 0; done < total; done += piece, turn++)
-                    write_bytes(&world, turn % 3 == 0 ? SPOOL_STDERR : SPOOL_STDOUT, MIN(piece, total - done));
+                    write_bytes(&world, turn % 3 == 0 ? SPOOL_STDERR : SPOOL_STDOUT,
+                                MIN(piece, total - done));
                 check_end(&world);
                 world_clear(&world);
             }
@@ -138,7 +141,8 @@ static void test_random(void)
     }
 }
 
-/* The stream changes with every byte: the file stays below twice the cap (world_clear), order is kept. */
+/* The stream changes with every byte: the file stays below twice the cap (world_clear), order is
+ * kept. */
 static void test_alternation(void)
 {
     struct world world;
@@ -149,7 +153,8 @@ static void test_alternation(void)
     world_clear(&world);
 }
 
-/* A reader between the bytes of one run must not make two runs of it that look like a change of order. */
+/* A reader between the bytes of one run must not make two runs of it that look like a change of
+ * order. */
 static void test_follow_every_byte(void)
 {
     struct world world;

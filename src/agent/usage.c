@@ -5,7 +5,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Kernel files give their whole text anew to a read at offset 0. Returns the length, 0 on any failure. */
+/* Kernel files give their whole text anew to a read at offset 0. Returns the length, 0 on any
+ * failure. */
 static size_t read_text(int fd, char *text, size_t size)
 {
     ssize_t n = fd < 0 ? 0 : pread(fd, text, size - 1, 0);

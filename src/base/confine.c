@@ -13,8 +13,8 @@
 #include "base/filter.h"
 #include "base/sys.h"
 
-/* The set*id calls are made raw: those of the C library synchronise threads, which is not async-signal-safe, and there is
- * one thread. */
+/* The set*id calls are made raw: those of the C library synchronise threads, which is not
+ * async-signal-safe, and there is one thread. */
 static int raw(long value)
 {
     return value < 0 ? -errno : 0;
@@ -24,8 +24,9 @@ static int join_keyring(const struct confine *confine)
 {
     (void)confine;
     int result = sys_join_session_keyring();
-    /* No keys in this kernel, or an outer sandbox refuses keyctl: then there is no keyring to share, and the filter
-     * refuses the calls in any case. Success is the keyring's serial number. */
+    /* No keys in this kernel, or an outer sandbox refuses keyctl: then there is no keyring to
+     * share, and the filter refuses the calls in any case. Success is the keyring's serial
+     * number. */
     if (result >= 0 || result == -ENOSYS || result == -EPERM)
         return 0;
     return result;
@@ -103,7 +104,8 @@ static int check_ids(const struct confine *confine)
         return 0;
     uid_t uid[3];
     gid_t gid[3];
-    if (syscall(SYS_getresuid, &uid[0], &uid[1], &uid[2]) < 0 || syscall(SYS_getresgid, &gid[0], &gid[1], &gid[2]) < 0)
+    if (syscall(SYS_getresuid, &uid[0], &uid[1], &uid[2]) < 0 ||
+        syscall(SYS_getresgid, &gid[0], &gid[1], &gid[2]) < 0)
         return -errno;
     for (int i = 0; i < 3; i++) {
         if (uid[i] != (uid_t)confine->uid || gid[i] != (gid_t)confine->gid)
@@ -112,7 +114,8 @@ static int check_ids(const struct confine *confine)
     return 0;
 }
 
-/* setresuid(2) from an unmapped uid, as after setns(2), keeps the capabilities: hence always an explicit capset. */
+/* setresuid(2) from an unmapped uid, as after setns(2), keeps the capabilities: hence always an
+ * explicit capset. */
 static int drop_capabilities(const struct confine *confine)
 {
     (void)confine;
@@ -127,7 +130,8 @@ static int set_no_new_privs(const struct confine *confine)
 
 int confine_install_filter(void)
 {
-    struct sock_fprog program = {.len = filter_size, .filter = (struct sock_filter *)filter_program};
+    struct sock_fprog program = {.len = filter_size,
+                                 .filter = (struct sock_filter *)filter_program};
     return raw(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
 }
 

@@ -2,15 +2,18 @@
  *
  * Theory of operation. The filter has two halves, laid end to end:
  *
- *   1. Arguments, ours: for the few calls that are harmless or not by their arguments, a block each that either returns an
- *      errno or falls through. libseccomp cannot say these: it compares 64 bits where the kernel looks at 32 (a request of
- *      ioctl(2) with garbage above would slip past), and takes one condition per argument.
- *   2. Numbers, libseccomp's: an allow list as a binary tree. Another architecture's calls (int 0x80, x32) and everything
- *      that neither list names answer ENOSYS, so that the C library falls back and the calls of the next kernel are closed;
- *      what is refused knowingly answers EPERM. Nothing kills: a killed program tells its user nothing.
+ *   1. Arguments, ours: for the few calls that are harmless or not by their arguments, a block each
+ *      that returns an errno or falls through. libseccomp cannot say these: it compares 64 bits
+ *      where the kernel looks at 32 (a request of ioctl(2) with garbage above would slip past),
+ *      and takes one condition per argument.
+ *   2. Numbers, libseccomp's: an allow list as a binary tree. Another architecture's calls (int
+ *      0x80, x32) and everything that neither list names answer ENOSYS, so that the C library falls
+ *      back and the calls of the next kernel are closed; what is refused knowingly answers EPERM.
+ *      Nothing kills: a killed program tells its user nothing.
  *
- * The first half only ever refuses, so a call of a foreign architecture that happens to match it is refused all the same.
- * The kernel proves most numbers "always allowed" when the filter is installed (Linux 5.11) and does not run it for them.
+ * The first half only ever refuses, so a call of a foreign architecture that happens to match it is
+ * refused all the same. The kernel proves most numbers "always allowed" when the filter is
+ * installed (Linux 5.11) and does not run it for them.
  *
  * Sources: seccomp(2), seccomp_rule_add(3), the system call tables of the kernel. */
 
@@ -30,93 +33,402 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Calls younger than the libseccomp that Debian 12 has may be unknown to it by name. From 424 on the number is the same on
- * every architecture we build for, so it is given here; any other unknown name fails the build. */
+/* Calls younger than the libseccomp that Debian 12 has may be unknown to it by name. From 424 on
+ * the number is the same on every architecture we build for, so it is given here; any other unknown
+ * name fails the build. */
 static const struct {
     const char *name;
     int number;
 } newer_calls[] = {
-    {"futex_waitv", 449},      {"set_mempolicy_home_node", 450}, {"cachestat", 451},
-    {"fchmodat2", 452},        {"map_shadow_stack", 453},        {"futex_wake", 454},
-    {"futex_wait", 455},       {"futex_requeue", 456},           {"mseal", 462},
+    {"futex_waitv", 449}, {"set_mempolicy_home_node", 450}, {"cachestat", 451},
+    {"fchmodat2", 452},   {"map_shadow_stack", 453},        {"futex_wake", 454},
+    {"futex_wait", 455},  {"futex_requeue", 456},           {"mseal", 462},
 };
 
+/* clang-format off: the lists are read by group, not one name a line */
 static const char *const allowed[] = {
     /* files: open, read, write, seek */
-    "access", "close", "close_range", "copy_file_range", "creat", "dup", "dup2", "dup3", "faccessat", "faccessat2",
-    "fadvise64", "fallocate", "fcntl", "fdatasync", "flock", "fsync", "ftruncate", "ioctl", "lseek", "open", "openat",
-    "openat2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2", "read", "readahead", "readv", "sendfile",
-    "splice", "sync", "sync_file_range", "syncfs", "tee", "truncate", "vmsplice", "write", "writev", "cachestat",
+    "access",
+    "close",
+    "close_range",
+    "copy_file_range",
+    "creat",
+    "dup",
+    "dup2",
+    "dup3",
+    "faccessat",
+    "faccessat2",
+    "fadvise64",
+    "fallocate",
+    "fcntl",
+    "fdatasync",
+    "flock",
+    "fsync",
+    "ftruncate",
+    "ioctl",
+    "lseek",
+    "open",
+    "openat",
+    "openat2",
+    "pread64",
+    "preadv",
+    "preadv2",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "read",
+    "readahead",
+    "readv",
+    "sendfile",
+    "splice",
+    "sync",
+    "sync_file_range",
+    "syncfs",
+    "tee",
+    "truncate",
+    "vmsplice",
+    "write",
+    "writev",
+    "cachestat",
     /* files: names, modes, attributes */
-    "chdir", "chmod", "chown", "fchdir", "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "fgetxattr", "flistxattr",
-    "fremovexattr", "fsetxattr", "fstat", "fstatfs", "futimesat", "getcwd", "getdents", "getdents64", "getxattr", "lchown",
-    "lgetxattr", "link", "linkat", "listxattr", "llistxattr", "lremovexattr", "lsetxattr", "lstat", "mkdir", "mkdirat",
-    "mknod", "mknodat", "newfstatat", "readlink", "readlinkat", "removexattr", "rename", "renameat", "renameat2", "rmdir",
-    "setxattr", "stat", "statfs", "statx", "symlink", "symlinkat", "umask", "unlink", "unlinkat", "utime", "utimensat",
+    "chdir",
+    "chmod",
+    "chown",
+    "fchdir",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "fchown",
+    "fchownat",
+    "fgetxattr",
+    "flistxattr",
+    "fremovexattr",
+    "fsetxattr",
+    "fstat",
+    "fstatfs",
+    "futimesat",
+    "getcwd",
+    "getdents",
+    "getdents64",
+    "getxattr",
+    "lchown",
+    "lgetxattr",
+    "link",
+    "linkat",
+    "listxattr",
+    "llistxattr",
+    "lremovexattr",
+    "lsetxattr",
+    "lstat",
+    "mkdir",
+    "mkdirat",
+    "mknod",
+    "mknodat",
+    "newfstatat",
+    "readlink",
+    "readlinkat",
+    "removexattr",
+    "rename",
+    "renameat",
+    "renameat2",
+    "rmdir",
+    "setxattr",
+    "stat",
+    "statfs",
+    "statx",
+    "symlink",
+    "symlinkat",
+    "umask",
+    "unlink",
+    "unlinkat",
+    "utime",
+    "utimensat",
     "utimes",
     /* waiting and watching */
-    "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd", "eventfd2",
-    "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch", "pause", "pipe", "pipe2", "poll", "ppoll",
-    "pselect6", "select", "signalfd", "signalfd4", "timerfd_create", "timerfd_gettime", "timerfd_settime",
+    "epoll_create",
+    "epoll_create1",
+    "epoll_ctl",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "epoll_wait",
+    "eventfd",
+    "eventfd2",
+    "inotify_add_watch",
+    "inotify_init",
+    "inotify_init1",
+    "inotify_rm_watch",
+    "pause",
+    "pipe",
+    "pipe2",
+    "poll",
+    "ppoll",
+    "pselect6",
+    "select",
+    "signalfd",
+    "signalfd4",
+    "timerfd_create",
+    "timerfd_gettime",
+    "timerfd_settime",
     /* the old asynchronous io, which goes through no second table of calls as io_uring does */
-    "io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit",
+    "io_cancel",
+    "io_destroy",
+    "io_getevents",
+    "io_pgetevents",
+    "io_setup",
+    "io_submit",
     /* memory */
-    "brk", "madvise", "map_shadow_stack", "membarrier", "memfd_create", "mincore", "mlock", "mlock2", "mlockall", "mmap",
-    "mprotect", "mremap", "mseal", "msync", "munlock", "munlockall", "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect",
-    "process_mrelease", "remap_file_pages",
+    "brk",
+    "madvise",
+    "map_shadow_stack",
+    "membarrier",
+    "memfd_create",
+    "mincore",
+    "mlock",
+    "mlock2",
+    "mlockall",
+    "mmap",
+    "mprotect",
+    "mremap",
+    "mseal",
+    "msync",
+    "munlock",
+    "munlockall",
+    "munmap",
+    "pkey_alloc",
+    "pkey_free",
+    "pkey_mprotect",
+    "process_mrelease",
+    "remap_file_pages",
     /* processes and threads */
-    "arch_prctl", "clone", "execve", "execveat", "exit", "exit_group", "fork", "futex", "futex_requeue", "futex_wait",
-    "futex_waitv", "futex_wake", "get_robust_list", "getcpu", "getpgid", "getpgrp", "getpid", "getppid", "getsid", "gettid",
-    "pidfd_open", "pidfd_send_signal", "prctl", "restart_syscall", "rseq", "set_robust_list", "set_tid_address", "setpgid",
-    "setsid", "vfork", "wait4", "waitid",
+    "arch_prctl",
+    "clone",
+    "execve",
+    "execveat",
+    "exit",
+    "exit_group",
+    "fork",
+    "futex",
+    "futex_requeue",
+    "futex_wait",
+    "futex_waitv",
+    "futex_wake",
+    "get_robust_list",
+    "getcpu",
+    "getpgid",
+    "getpgrp",
+    "getpid",
+    "getppid",
+    "getsid",
+    "gettid",
+    "pidfd_open",
+    "pidfd_send_signal",
+    "prctl",
+    "restart_syscall",
+    "rseq",
+    "set_robust_list",
+    "set_tid_address",
+    "setpgid",
+    "setsid",
+    "vfork",
+    "wait4",
+    "waitid",
     /* scheduling and limits */
-    "getpriority", "getrlimit", "getrusage", "ioprio_get", "prlimit64", "sched_get_priority_max", "sched_get_priority_min",
-    "sched_getaffinity", "sched_getattr", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval",
-    "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "sched_yield", "setpriority", "setrlimit",
-    "sysinfo", "times", "uname",
+    "getpriority",
+    "getrlimit",
+    "getrusage",
+    "ioprio_get",
+    "prlimit64",
+    "sched_get_priority_max",
+    "sched_get_priority_min",
+    "sched_getaffinity",
+    "sched_getattr",
+    "sched_getparam",
+    "sched_getscheduler",
+    "sched_rr_get_interval",
+    "sched_setaffinity",
+    "sched_setattr",
+    "sched_setparam",
+    "sched_setscheduler",
+    "sched_yield",
+    "setpriority",
+    "setrlimit",
+    "sysinfo",
+    "times",
+    "uname",
     /* ids: without capabilities they only do what is harmless */
-    "capget", "capset", "getegid", "geteuid", "getgid", "getgroups", "getresgid", "getresuid", "getuid", "setfsgid",
-    "setfsuid", "setgid", "setgroups", "setregid", "setresgid", "setresuid", "setreuid", "setuid",
+    "capget",
+    "capset",
+    "getegid",
+    "geteuid",
+    "getgid",
+    "getgroups",
+    "getresgid",
+    "getresuid",
+    "getuid",
+    "setfsgid",
+    "setfsuid",
+    "setgid",
+    "setgroups",
+    "setregid",
+    "setresgid",
+    "setresuid",
+    "setreuid",
+    "setuid",
     /* signals */
-    "kill", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend",
-    "rt_sigtimedwait", "rt_tgsigqueueinfo", "sigaltstack", "tgkill", "tkill",
+    "kill",
+    "rt_sigaction",
+    "rt_sigpending",
+    "rt_sigprocmask",
+    "rt_sigqueueinfo",
+    "rt_sigreturn",
+    "rt_sigsuspend",
+    "rt_sigtimedwait",
+    "rt_tgsigqueueinfo",
+    "sigaltstack",
+    "tgkill",
+    "tkill",
     /* time; the adjtimex pair reads, setting needs a capability */
-    "adjtimex", "alarm", "clock_adjtime", "clock_getres", "clock_gettime", "clock_nanosleep", "getitimer", "gettimeofday",
-    "nanosleep", "setitimer", "time", "timer_create", "timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime",
+    "adjtimex",
+    "alarm",
+    "clock_adjtime",
+    "clock_getres",
+    "clock_gettime",
+    "clock_nanosleep",
+    "getitimer",
+    "gettimeofday",
+    "nanosleep",
+    "setitimer",
+    "time",
+    "timer_create",
+    "timer_delete",
+    "timer_getoverrun",
+    "timer_gettime",
+    "timer_settime",
     /* sockets */
-    "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmmsg",
-    "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown", "socket", "socketpair",
+    "accept",
+    "accept4",
+    "bind",
+    "connect",
+    "getpeername",
+    "getsockname",
+    "getsockopt",
+    "listen",
+    "recvfrom",
+    "recvmmsg",
+    "recvmsg",
+    "sendmmsg",
+    "sendmsg",
+    "sendto",
+    "setsockopt",
+    "shutdown",
+    "socket",
+    "socketpair",
     /* System V and POSIX ipc, of the sandbox's own ipc namespace */
-    "mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink", "msgctl", "msgget", "msgrcv",
-    "msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat", "shmctl", "shmdt", "shmget",
+    "mq_getsetattr",
+    "mq_notify",
+    "mq_open",
+    "mq_timedreceive",
+    "mq_timedsend",
+    "mq_unlink",
+    "msgctl",
+    "msgget",
+    "msgrcv",
+    "msgsnd",
+    "semctl",
+    "semget",
+    "semop",
+    "semtimedop",
+    "shmat",
+    "shmctl",
+    "shmdt",
+    "shmget",
     /* randomness, and the means of a program to confine itself further */
-    "getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "personality", "seccomp",
+    "getrandom",
+    "landlock_add_rule",
+    "landlock_create_ruleset",
+    "landlock_restrict_self",
+    "personality",
+    "seccomp",
 };
 
 static const char *const refused[] = {
     /* mounts and roots: the masks of /proc hang on them */
-    "chroot", "fsconfig", "fsmount", "fsopen", "fspick", "mount", "mount_setattr", "move_mount", "open_tree", "pivot_root",
+    "chroot",
+    "fsconfig",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "mount",
+    "mount_setattr",
+    "move_mount",
+    "open_tree",
+    "pivot_root",
     "umount2",
     /* namespaces: each opens kernel code that asks only for capabilities of one's own namespace */
-    "setns", "unshare",
+    "setns",
+    "unshare",
     /* other processes */
-    "kcmp", "pidfd_getfd", "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace",
+    "kcmp",
+    "pidfd_getfd",
+    "process_madvise",
+    "process_vm_readv",
+    "process_vm_writev",
+    "ptrace",
     /* keyrings have no namespace */
-    "add_key", "keyctl", "request_key",
+    "add_key",
+    "keyctl",
+    "request_key",
     /* a long history of holes, and io_uring goes round every filter */
-    "bpf", "io_uring_enter", "io_uring_register", "io_uring_setup", "perf_event_open", "userfaultfd",
+    "bpf",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+    "perf_event_open",
+    "userfaultfd",
     /* the machine */
-    "_sysctl", "acct", "clock_settime", "delete_module", "finit_module", "init_module", "ioperm", "iopl",
-    "kexec_file_load", "kexec_load", "quotactl", "quotactl_fd", "reboot", "setdomainname", "sethostname", "settimeofday",
-    "swapoff", "swapon", "syslog", "vhangup",
+    "_sysctl",
+    "acct",
+    "clock_settime",
+    "delete_module",
+    "finit_module",
+    "init_module",
+    "ioperm",
+    "iopl",
+    "kexec_file_load",
+    "kexec_load",
+    "quotactl",
+    "quotactl_fd",
+    "reboot",
+    "setdomainname",
+    "sethostname",
+    "settimeofday",
+    "swapoff",
+    "swapon",
+    "syslog",
+    "vhangup",
     /* files of the host by handle, and watching them */
-    "fanotify_init", "fanotify_mark", "lookup_dcookie", "name_to_handle_at", "open_by_handle_at",
+    "fanotify_init",
+    "fanotify_mark",
+    "lookup_dcookie",
+    "name_to_handle_at",
+    "open_by_handle_at",
     /* where memory and io go */
-    "get_mempolicy", "ioprio_set", "mbind", "memfd_secret", "migrate_pages", "move_pages", "set_mempolicy",
+    "get_mempolicy",
+    "ioprio_set",
+    "mbind",
+    "memfd_secret",
+    "migrate_pages",
+    "move_pages",
+    "set_mempolicy",
     "set_mempolicy_home_node",
     /* dead code */
-    "modify_ldt", "nfsservctl", "sysfs", "uselib", "ustat",
+    "modify_ldt",
+    "nfsservctl",
+    "sysfs",
+    "uselib",
+    "ustat",
 };
+/* clang-format on */
 
 enum check {
     ONLY_VALUES, /* refused unless the argument is one of `values` */
@@ -126,8 +438,12 @@ enum check {
 
 enum { VALUES_MAX = 4, NO_GUARD = -1 };
 
-/* Every argument here is one of which the kernel takes the low 32 bits. A row with a guard looks only at calls whose argument
- * `guard` is `guard_value`. */
+#define NAMESPACE_FLAGS                                                                            \
+    (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |     \
+     CLONE_NEWCGROUP)
+
+/* Every argument here is one of which the kernel takes the low 32 bits. A row with a guard looks
+ * only at calls whose argument `guard` is `guard_value`. */
 static const struct argument_rule {
     const char *name;
     int guard;
@@ -138,10 +454,11 @@ static const struct argument_rule {
     size_t n_values;
     uint32_t values[VALUES_MAX];
 } argument_rules[] = {
-    /* New namespaces by the old clone; clone3, whose flags no filter sees, is on no list and answers ENOSYS. */
-    {"clone", NO_GUARD, 0, 0, NO_BITS, EPERM, 1,
-     {CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP}},
-    /* unix, inet, inet6, netlink: the rest (vsock, packet, alg, bluetooth ...) is no business of a sandbox */
+    /* New namespaces by the old clone; clone3, whose flags no filter sees, is on no list and
+     * answers ENOSYS. */
+    {"clone", NO_GUARD, 0, 0, NO_BITS, EPERM, 1, {NAMESPACE_FLAGS}},
+    /* unix, inet, inet6, netlink: the rest (vsock, packet, alg, bluetooth ...) is no business of a
+     * sandbox */
     {"socket", NO_GUARD, 0, 0, ONLY_VALUES, EPERM, 4, {1, 2, 10, 16}},
     /* netlink: route alone */
     {"socket", 0, 16, 2, ONLY_VALUES, EPERM, 1, {0}},
@@ -150,7 +467,8 @@ static const struct argument_rule {
     {"ioctl", NO_GUARD, 0, 1, NOT_VALUES, EPERM, 2, {TIOCSTI, TIOCLINUX}},
     /* the default, and asking for it; address randomisation stays on */
     {"personality", NO_GUARD, 0, 0, ONLY_VALUES, EPERM, 2, {0, 0xffffffff}},
-    /* Limits of one's own. Where the agent shares the code's uid, code could starve it of descriptors. */
+    /* Limits of one's own. Where the agent shares the code's uid, code could starve it of
+     * descriptors. */
     {"prlimit64", NO_GUARD, 0, 0, ONLY_VALUES, EPERM, 1, {0}},
     /* For the same reason nobody moves PID 1 to another processor or scheduling class. */
     {"sched_setaffinity", NO_GUARD, 0, 0, NOT_VALUES, EPERM, 1, {1}},
@@ -180,7 +498,8 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
     exit(1);
 }
 
-/* The call's number on the architecture we build on, or ABSENT when it has no such call (arm64 has no open(2)). */
+/* The call's number on the architecture we build on, or ABSENT when it has no such call (arm64 has
+ * no open(2)). */
 static int call_number(const char *name)
 {
     for (size_t i = 0; i < COUNT(newer_calls); i++) {
@@ -202,13 +521,15 @@ static void emit(struct program *program, struct sock_filter instruction)
 
 static void emit_load_argument(struct program *program, int argument)
 {
-    uint32_t at = (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)argument);
+    uint32_t at =
+        (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)argument);
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
         at += 4;
     emit(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at));
 }
 
-/* One block: the number, the guard, the check, RET. Conditional jumps are relative and point past the block's RET. */
+/* One block: the number, the guard, the check, RET. Conditional jumps are relative and point past
+ * the block's RET. */
 static void emit_argument_rule(struct program *program, const struct argument_rule *rule)
 {
     int number = call_number(rule->name);
@@ -218,12 +539,14 @@ static void emit_argument_rule(struct program *program, const struct argument_ru
     uint8_t n = (uint8_t)rule->n_values;
     uint8_t check_size = (uint8_t)(1 + n + 1); /* load, comparisons, RET */
 
-    emit(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+    emit(program,
+         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
     emit(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number, 0,
                                                (uint8_t)(check_size + (guarded ? 2 : 0))));
     if (guarded) {
         emit_load_argument(program, rule->guard);
-        emit(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, rule->guard_value, 0, check_size));
+        emit(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, rule->guard_value, 0,
+                                                   check_size));
     }
     emit_load_argument(program, rule->argument);
     for (uint8_t i = 0; i < n; i++) {
@@ -235,10 +558,12 @@ static void emit_argument_rule(struct program *program, const struct argument_ru
         uint8_t other = rule->check == ONLY_VALUES || !last ? 0 : past;
         emit(program, (struct sock_filter)BPF_JUMP(code, rule->values[i], match, other));
     }
-    emit(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)rule->error));
+    emit(program,
+         (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)rule->error));
 }
 
-static void add_calls(scmp_filter_ctx context, uint32_t action, const char *const *names, size_t n_names)
+static void add_calls(scmp_filter_ctx context, uint32_t action, const char *const *names,
+                      size_t n_names)
 {
     for (size_t i = 0; i < n_names; i++) {
         int number = call_number(names[i]);
@@ -294,9 +619,10 @@ int main(void)
     }
     emit_number_rules(&program);
 
-    printf("/* Made by gen-filter.c; do not edit. */\n#include \"base/filter.h\"\n\n"
-           "const unsigned short filter_size = %zu;\nconst struct sock_filter filter_program[] = {\n",
-           program.size);
+    printf(
+        "/* Made by gen-filter.c; do not edit. */\n#include \"base/filter.h\"\n\n"
+        "const unsigned short filter_size = %zu;\nconst struct sock_filter filter_program[] = {\n",
+        program.size);
     for (size_t i = 0; i < program.size; i++) {
         const struct sock_filter *at = &program.instructions[i];
         printf("    {0x%02x, %u, %u, 0x%08x},\n", at->code, at->jt, at->jf, at->k);

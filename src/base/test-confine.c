@@ -3,8 +3,8 @@
 #include <glib.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sched.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
@@ -19,7 +19,8 @@
 #include "base/confine.h"
 #include "base/filter.h"
 
-/* What a call answered in a child that has the filter: 0, an errno, or -1 when the child was killed. */
+/* What a call answered in a child that has the filter: 0, an errno, or -1 when the child was
+ * killed. */
 static int call_confined(const long call[7])
 {
     pid_t pid = fork();
@@ -36,7 +37,7 @@ static int call_confined(const long call[7])
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-#define ABOVE (0x100000000L) /* garbage above the 32 bits that the kernel takes */
+#define ABOVE           (0x100000000L) /* garbage above the 32 bits that the kernel takes */
 #define NEW_FLAGS(flag) (long)(SIGCHLD | (flag))
 
 static void test_answers(void)
@@ -60,8 +61,12 @@ static void test_answers(void)
         {"keyctl", {SYS_keyctl, 0, 0}, EPERM},
         {"clone into a user namespace", {SYS_clone, NEW_FLAGS(CLONE_NEWUSER), 0, 0, 0, 0}, EPERM},
         {"clone into a mount namespace", {SYS_clone, NEW_FLAGS(CLONE_NEWNS), 0, 0, 0, 0}, EPERM},
-        {"clone into a cgroup namespace", {SYS_clone, NEW_FLAGS(CLONE_NEWCGROUP), 0, 0, 0, 0}, EPERM},
-        {"clone into a network namespace", {SYS_clone, NEW_FLAGS(CLONE_NEWNET) | ABOVE, 0, 0, 0, 0}, EPERM},
+        {"clone into a cgroup namespace",
+         {SYS_clone, NEW_FLAGS(CLONE_NEWCGROUP), 0, 0, 0, 0},
+         EPERM},
+        {"clone into a network namespace",
+         {SYS_clone, NEW_FLAGS(CLONE_NEWNET) | ABOVE, 0, 0, 0, 0},
+         EPERM},
         {"unix socket", {SYS_socket, AF_UNIX, SOCK_STREAM, 0}, 0},
         {"inet6 socket", {SYS_socket, AF_INET6, SOCK_STREAM, 0}, 0},
         {"inet socket with garbage above", {SYS_socket, AF_INET | ABOVE, SOCK_STREAM, 0}, 0},
@@ -71,7 +76,9 @@ static void test_answers(void)
         {"no family", {SYS_socket, 0, SOCK_STREAM, 0}, EPERM},
         {"netlink route", {SYS_socket, AF_NETLINK, SOCK_RAW, 0}, 0},
         {"netlink audit", {SYS_socket, AF_NETLINK, SOCK_RAW, 9}, EPERM},
-        {"netlink audit with garbage above", {SYS_socket, AF_NETLINK | ABOVE, SOCK_RAW, 9 | ABOVE}, EPERM},
+        {"netlink audit with garbage above",
+         {SYS_socket, AF_NETLINK | ABOVE, SOCK_RAW, 9 | ABOVE},
+         EPERM},
         {"inet raw keeps its protocol", {SYS_socket, AF_INET, SOCK_STREAM, IPPROTO_TCP}, 0},
         {"socketpair of inet", {SYS_socketpair, AF_INET, SOCK_STREAM, 0, 0}, EPERM},
         {"TIOCSTI", {SYS_ioctl, 0, TIOCSTI, 0}, EPERM},
@@ -90,19 +97,23 @@ static void test_answers(void)
         {"a process group's priority is no pid", {SYS_setpriority, PRIO_PGRP, 0, 1}, 0},
 #ifdef __x86_64__
         {"the x32 table", {SYS_getpid | 0x40000000}, ENOSYS},
-        {"the x32 table, a call with a rule", {SYS_socket | 0x40000000, AF_UNIX, SOCK_STREAM, 0}, ENOSYS},
+        {"the x32 table, a call with a rule",
+         {SYS_socket | 0x40000000, AF_UNIX, SOCK_STREAM, 0},
+         ENOSYS},
 #endif
     };
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         int answer = call_confined(rows[i].call);
         if (answer != rows[i].error)
-            g_test_message("%s: %d (%s), wanted %d", rows[i].what, answer, g_strerror(answer), rows[i].error);
+            g_test_message("%s: %d (%s), wanted %d", rows[i].what, answer, g_strerror(answer),
+                           rows[i].error);
         g_assert_cmpint(answer, ==, rows[i].error);
     }
 }
 
 #ifdef __x86_64__
-/* int 0x80 is a second way to every call; a filter that looked at numbers alone would take 20 for writev. */
+/* int 0x80 is a second way to every call; a filter that looked at numbers alone would take 20 for
+ * writev. */
 static void test_compat(void)
 {
     pid_t pid = fork();
@@ -112,7 +123,10 @@ static void test_compat(void)
             _exit(250);
         signal(SIGSEGV, SIG_DFL); /* a sanitizer would make an exit status of it */
         long answer;
-        __asm__ volatile("int $0x80" : "=a"(answer) : "a"(20L) : "memory", "r8", "r9", "r10", "r11");
+        __asm__ volatile("int $0x80"
+                         : "=a"(answer)
+                         : "a"(20L)
+                         : "memory", "r8", "r9", "r10", "r11");
         _exit(answer < 0 ? (int)-answer : 0);
     }
     int status;
@@ -124,7 +138,8 @@ static void test_compat(void)
 }
 #endif
 
-/* Jumps stay inside, and the last instruction returns: the kernel would refuse it, but only on the architecture of the build. */
+/* Jumps stay inside, and the last instruction returns: the kernel would refuse it, but only on the
+ * architecture of the build. */
 static void test_shape(void)
 {
     g_assert_cmpuint(filter_size, >, 300);
@@ -146,11 +161,15 @@ static uint64_t status_number(const char *key)
     return g_ascii_strtoull(line + strlen(key), NULL, 16);
 }
 
-/* In a child: everything is given up, and a limit can not be raised again. Root changes its id, anybody else keeps the one he has. */
+/* In a child: everything is given up, and a limit can not be raised again. Root changes its id,
+ * anybody else keeps the one he has. */
 static void check_dropped(void)
 {
     bool root = geteuid() == 0;
-    struct confine confine = {.uid = root ? 1000 : -1, .gid = root ? 1000 : -1, .nofile = 64, .nproc = 500,
+    struct confine confine = {.uid = root ? 1000 : -1,
+                              .gid = root ? 1000 : -1,
+                              .nofile = 64,
+                              .nproc = 500,
                               .fsize_bytes = 1 << 20};
     const char *step = NULL;
     int result = confine_drop(&confine, &step);
@@ -184,7 +203,8 @@ static void test_drop(void)
         _exit(0); /* without the leak check of a sanitizer, which needs ptrace */
     }
     if (geteuid() != 0) {
-        /* Its bounding set is full, and only CAP_SETPCAP empties it: the launcher does, before it starts an agent of one id. */
+        /* Its bounding set is full, and only CAP_SETPCAP empties it: the launcher does, before it
+         * starts an agent of one id. */
         g_test_skip("needs root");
         return;
     }

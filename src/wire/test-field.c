@@ -51,7 +51,8 @@ static void test_cut(void)
     for (size_t size = 1; size < writer.size; size++) {
         struct field_reader reader;
         struct field field;
-        g_autofree uint8_t *copy = g_memdup2(buffer, size); /* so that a sanitizer sees a byte too many */
+        g_autofree uint8_t *copy =
+            g_memdup2(buffer, size); /* so that a sanitizer sees a byte too many */
         field_reader_init(&reader, copy, size);
         g_assert_cmpint(field_next(&reader, &field), ==, -EPROTO);
     }
@@ -65,7 +66,11 @@ static void test_refused(void)
         size_t size;
     } rows[] = {
         {"a key of no length", "\0\0\0\0\0", 5},
-        {"a key of 64", "\x40" "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" "\0\0\0\0", 69},
+        {"a key of 64",
+         "\x40"
+         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+         "\0\0\0\0",
+         69},
         {"a capital in the key", "\1A\0\0\0\0", 6},
         {"a NUL in the key", "\2a\0\0\0\0\0", 7},
         {"a value longer than the list", "\1a\1\0\0\0", 6},

@@ -11,7 +11,8 @@ static void test_round_trip(void)
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
         struct frame frame;
         frame_encode_header(bytes, FRAME_STDERR, sizes[i]);
-        g_assert_cmpint(frame_decode(bytes, sizeof(bytes), &frame), ==, (gssize)(FRAME_HEADER_BYTES + sizes[i]));
+        g_assert_cmpint(frame_decode(bytes, sizeof(bytes), &frame), ==,
+                        (gssize)(FRAME_HEADER_BYTES + sizes[i]));
         g_assert_cmpint(frame.type, ==, FRAME_STDERR);
         g_assert_cmpuint(frame.size, ==, sizes[i]);
         g_assert_true(frame.payload == bytes + FRAME_HEADER_BYTES);

@@ -22,7 +22,7 @@ from agent_harness import AGENT, Agent, Gone, PAYLOAD_MAX, WINDOW, field, fields
 
 PYTHON = "/usr/bin/python3"
 SLOWNESS = hutch_test.SLOWNESS
-IS_SANITIZED = b"AddressSanitizer" in open(AGENT, "rb").read() if os.path.exists(AGENT) else False
+IS_SANITIZED = b"__asan_init" in open(AGENT, "rb").read() if os.path.exists(AGENT) else False
 
 
 def python(code):
