@@ -206,8 +206,10 @@ int request_parse(struct request *request, const void *payload, size_t size,
 void request_set_script_path(struct request *request, char *path)
 {
     for (size_t i = 0; i < request->argv.n; i++) {
-        if (strcmp(request->argv.items[i], "{script}") == 0)
+        if (strcmp(request->argv.items[i], "{script}") == 0) {
             request->argv.items[i] = path;
+            return; /* what follows are the caller's own arguments, to the letter */
+        }
     }
 }
 

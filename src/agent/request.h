@@ -40,7 +40,7 @@ struct request_problem {
 int request_parse(struct request *request, const void *payload, size_t size,
                   struct request_problem *problem);
 
-/* Puts `path` in the place of every argument that is "{script}". `path` must live as long as the
+/* Puts `path` in the place of the first argument that is "{script}". `path` must live as long as the
  * request. */
 void request_set_script_path(struct request *request, char *path);
 

@@ -70,6 +70,7 @@ static void test_everything(void)
     field_put_text(&writer, "env", "A=1");
     field_put_text(&writer, "argv", "x{script}");
     field_put_text(&writer, "argv", "");
+    field_put_text(&writer, "argv", "{script}");
     field_put_text(&writer, "env", "B=");
     field_put_u64(&writer, "timeout_ms", PROTOCOL_TIME_MAX_MS);
     field_put_u64(&writer, "grace_ms", 5);
@@ -79,7 +80,7 @@ static void test_everything(void)
     field_put_u64(&writer, "script_bytes", PROTOCOL_SCRIPT_MAX);
     g_assert_cmpint(parse(&request, &problem), ==, 0);
     request_set_script_path(&request, path);
-    const char *const argv[] = {"true", path, "x{script}", ""};
+    const char *const argv[] = {"true", path, "x{script}", "", "{script}"};
     g_assert_cmpuint(request.argv.n, ==, G_N_ELEMENTS(argv));
     for (size_t i = 0; i < G_N_ELEMENTS(argv); i++)
         g_assert_cmpstr(request.argv.items[i], ==, argv[i]);

@@ -35,6 +35,8 @@ typedef struct {
 /* Fills in the defaults of the product (design page api.md), none of them asked. */
 void sandbox_spec_init(SandboxSpec *spec);
 const char *limit_name(LimitKind kind); /* "memory", "pids", "cpu", "disk", "open_files", "tmp" */
+/* What can be asked for at all; what a host can give is its own matter. */
+void limit_bounds(LimitKind kind, uint64_t *least, uint64_t *most);
 
 /* How one limit came out. */
 typedef struct {
@@ -48,7 +50,9 @@ typedef struct {
 typedef struct {
     const char *backend;        /* "native" */
     const char *root;           /* "host" : the host's /usr, read-only */
-    const char *cgroup;         /* "v1", "v2", "none" */
+    const char *cgroup;         /* "v1", "v2", "v1+v2", "none" */
+    const char *const *namespaces; /* of its own; NULL-ended */
+    const char *filter;         /* "seccomp" */
     gboolean agent_shares_uid;
     LimitReceipt limits[N_LIMITS];
     GPtrArray *notes;           /* of char*: other things a user should know */

@@ -70,6 +70,22 @@ static const struct {
 #undef X
 };
 
+static const struct {
+    uint64_t least, most;
+} bounds_rows[N_LIMITS] = {
+#define X(name, least, most) [LAUNCH_##name] = {least, most},
+    LAUNCH_BOUNDS(X)
+#undef X
+};
+
+static const char *const namespaces[] = {"user", "pid", "mount", "network", "ipc", "uts", "cgroup", NULL};
+
+void limit_bounds(LimitKind kind, uint64_t *least, uint64_t *most)
+{
+    *least = bounds_rows[kind].least;
+    *most = bounds_rows[kind].most;
+}
+
 const char *limit_name(LimitKind kind)
 {
     return limit_rows[kind].name;
@@ -191,6 +207,8 @@ static void fill_receipt(Sandbox *sandbox, const struct launch_reply *reply)
     SandboxReceipt *receipt = &sandbox->receipt;
     receipt->backend = "native";
     receipt->root = "host";
+    receipt->namespaces = namespaces;
+    receipt->filter = "seccomp";
     receipt->agent_shares_uid = reply->shares_uid;
     receipt->notes = g_ptr_array_new_with_free_func(g_free);
     gboolean v1 = FALSE, v2 = FALSE;

@@ -14,7 +14,6 @@ enum {
 
 #define KIB ((guint64)1 << 10)
 #define MIB ((guint64)1 << 20)
-#define TIB ((guint64)1 << 40)
 
 typedef struct {
     const char *name;
@@ -29,8 +28,7 @@ typedef struct {
 } OptionRow;
 
 /* clang-format off */
-/* Every option of every command. Bounds are there against slips of the keyboard; what a host can
- * give is its own matter. */
+/* Every option of every command. Bounds are there against slips of the keyboard; those of limits are the backend's. */
 static const OptionRow rows[] = {
     {"language", "NAME", VALUE_TEXT, COMMAND_RUN,
      "python (default), javascript, bash, c, …; else by file name or #! line",
@@ -40,16 +38,16 @@ static const OptionRow rows[] = {
      1, 86400 * (guint64)1000, 60 * 1000, FIELD(timeout_ms), NO_FIELD},
     {"memory", "SIZE", VALUE_SIZE, COMMAND_RUN,
      "memory; there is no swap",
-     16 * MIB, 4 * TIB, 0, LIMIT(LIMIT_MEMORY)},
+     0, 0, 0, LIMIT(LIMIT_MEMORY)},
     {"pids", "NUMBER", VALUE_COUNT, COMMAND_RUN,
      "processes and threads",
-     1, 1024 * 1024, 0, LIMIT(LIMIT_PIDS)},
+     0, 0, 0, LIMIT(LIMIT_PIDS)},
     {"cpus", "NUMBER", VALUE_CPUS, COMMAND_RUN,
      "processors; fractions are fine",
-     10, 1024 * 1000, 0, LIMIT(LIMIT_CPU)},
+     0, 0, 0, LIMIT(LIMIT_CPU)},
     {"disk", "SIZE", VALUE_SIZE, COMMAND_RUN,
      "space in /workspace",
-     MIB, 4 * TIB, 0, LIMIT(LIMIT_DISK)},
+     0, 0, 0, LIMIT(LIMIT_DISK)},
     {"max-output", "SIZE", VALUE_SIZE, COMMAND_RUN,
      "output kept: first and last half; at 16 times of it the program is killed",
      KIB, 64 * MIB, 8 * MIB, FIELD(output_bytes), NO_FIELD},
@@ -173,6 +171,11 @@ static const OptionRow *find_row(const char *name, gsize size, CommandBit comman
     return NULL;
 }
 
+static LimitKind limit_of(const OptionRow *row)
+{
+    return (LimitKind)((row->field - FIELD(sandbox.limits[0].value)) / sizeof(Limit));
+}
+
 static gboolean set_number(Options *options, const OptionRow *row, const char *value,
                            GError **error)
 {
@@ -180,11 +183,14 @@ static gboolean set_number(Options *options, const OptionRow *row, const char *v
     if (!value_parse(row->type, value, &number))
         return usage_error(error, "--%s: \"%s\" is not right; write %s", row->name, value,
                            value_example(row->type));
-    if (number < row->minimum || number > row->maximum) {
-        g_autofree char *minimum = value_format(row->type, row->minimum);
-        g_autofree char *maximum = value_format(row->type, row->maximum);
+    guint64 least = row->minimum, most = row->maximum;
+    if (row->asked != NO_FIELD)
+        limit_bounds(limit_of(row), &least, &most);
+    if (number < least || number > most) {
+        g_autofree char *minimum = value_format(row->type, least);
+        g_autofree char *maximum = value_format(row->type, most);
         return usage_error(error, "--%s: %s is too %s; it can be from %s to %s", row->name, value,
-                           number < row->minimum ? "small" : "large", minimum, maximum);
+                           number < least ? "small" : "large", minimum, maximum);
     }
     *(guint64 *)field_of(options, row->field) = number;
     return TRUE;
@@ -321,7 +327,7 @@ void options_print_help(FILE *out, CommandBit command)
         g_autofree char *left =
             g_strdup_printf("--%s %s", row->name, row->argument ? row->argument : "");
         fprintf(out, "  %-22s %s", left, row->help);
-        if (row->maximum) {
+        if (row->maximum || row->asked != NO_FIELD) {
             g_autofree char *text =
                 value_format(row->type, *(guint64 *)field_of(&defaults, row->field));
             fprintf(out, " (default %s)", text);

@@ -179,6 +179,11 @@ json_t *result_receipt_to_json(const SandboxReceipt *receipt, const SandboxSpec 
     json_t *object = json_object();
     put(object, "backend", result_text(receipt->backend));
     put(object, "root", result_text(receipt->root));
+    json_t *namespaces = json_array();
+    for (guint i = 0; receipt->namespaces[i]; i++)
+        json_array_append_new(namespaces, result_text(receipt->namespaces[i]));
+    put(object, "namespaces", namespaces);
+    put(object, "filter", result_text(receipt->filter));
     put(object, "cgroup", result_text(receipt->cgroup));
     put(object, "agent_shares_uid", json_boolean(receipt->agent_shares_uid));
     put(object, "limits", limits);

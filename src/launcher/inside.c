@@ -308,6 +308,11 @@ void inside_run(struct sandbox *sandbox, int sync, int agent_connection)
     inside = (struct inside){.sandbox = sandbox, .sync = sync, .connection = agent_connection, .workspace_mount = -1};
     inside.detail = sandbox->report->detail;
     signal(SIGPIPE, SIG_IGN);
+    /* The copies of the launcher's own ends: with one of them open, the end of the launcher would never be seen here, nor by its client. */
+    fd_clear(&sandbox->sync);
+    fd_clear(&sandbox->agent);
+    fd_clear(&sandbox->pidfd);
+    close(LAUNCHER_CLIENT_FD);
     int r = wait_for_maps(&inside);
     if (r < 0)
         fail(sandbox, LAUNCH_STEP_ID_MAPS, r);

@@ -28,8 +28,6 @@
 #include "base/sys.h"
 #include "launcher/sandbox.h"
 
-enum { CLIENT_FD = 3 };
-
 static volatile sig_atomic_t asked_to_end;
 
 static void on_term(int signal_number)
@@ -77,7 +75,7 @@ static void send_reply(struct sandbox *sandbox, const struct launch_reply *reply
 {
     int fds[LAUNCH_N_FDS] = {[LAUNCH_FD_AGENT] = sandbox->agent, [LAUNCH_FD_WORKSPACE] = sandbox->workspace};
     /* A client that is gone is seen by the next read. */
-    (void)fd_send_message(CLIENT_FD, reply, sizeof(*reply), fds, with_fds ? LAUNCH_N_FDS : 0);
+    (void)fd_send_message(LAUNCHER_CLIENT_FD, reply, sizeof(*reply), fds, with_fds ? LAUNCH_N_FDS : 0);
 }
 
 static bool request_is_valid(const struct launch_request *request, struct launch_reply *reply)
@@ -134,7 +132,7 @@ static bool serve_request(struct sandbox *sandbox, const struct launcher *launch
 {
     struct launch_request request;
     size_t n_fds = 0;
-    ssize_t n = fd_receive_message(CLIENT_FD, &request, sizeof(request), NULL, &n_fds);
+    ssize_t n = fd_receive_message(LAUNCHER_CLIENT_FD, &request, sizeof(request), NULL, &n_fds);
     if (n != sizeof(request))
         return false;
     struct launch_reply reply = {.size = sizeof(reply), .workspace_owner = -1};
@@ -157,7 +155,7 @@ static bool serve_request(struct sandbox *sandbox, const struct launcher *launch
 static void loop(struct sandbox *sandbox, const struct launcher *launcher)
 {
     while (!asked_to_end) {
-        struct pollfd poll_fd = {.fd = CLIENT_FD, .events = POLLIN};
+        struct pollfd poll_fd = {.fd = LAUNCHER_CLIENT_FD, .events = POLLIN};
         if (poll(&poll_fd, 1, -1) < 0) {
             if (errno != EINTR)
                 return;
@@ -178,11 +176,11 @@ static int detach(void)
         if (dup2(null, i) < 0)
             return -errno;
     }
-    int r = sys_close_range(CLIENT_FD + 1, ~0u, 0);
+    int r = sys_close_range(LAUNCHER_CLIENT_FD + 1, ~0u, 0);
     if (r < 0)
         return r;
     null = -1; /* closed above */
-    if (fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
+    if (fcntl(LAUNCHER_CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
         return -errno;
     (void)setsid(); /* -EPERM: is a session's leader already */
     struct sigaction action = {.sa_handler = on_term};
@@ -201,7 +199,7 @@ int main(int argc, char **argv)
 {
     uint64_t started_us = clock_monotonic_us();
     struct stat st;
-    if (argc != 3 || fstat(CLIENT_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+    if (argc != 3 || fstat(LAUNCHER_CLIENT_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
         dprintf(STDERR_FILENO, "hutch-launcher is started by hutch, not by hand. See hutch(1).\n");
         return 2;
     }

@@ -10,6 +10,8 @@
 #include "launcher/record.h"
 #include "wire/launch.h"
 
+enum { LAUNCHER_CLIENT_FD = 3 }; /* the client's end of the SOCK_SEQPACKET pair, placed by who started the launcher */
+
 /* The launcher's configuration: its argument list, fixed at its start. */
 struct launcher {
     bool is_root;

@@ -6,7 +6,7 @@
  *
  * START
  *   id              names the execution; [a-z0-9_]{1,32}. A second START of the same id is refused
- *   argv            repeated, at least one; "{script}" as a whole argument stands for the script's path
+ *   argv            repeated, at least one; the first that is "{script}" as a whole stands for the script's path
  *   env             repeated, NAME=VALUE: the whole environment
  *   cwd             absolute
  *   timeout_ms      wall clock (CLOCK_MONOTONIC), 0 or absent = none; at most PROTOCOL_TIME_MAX_MS
