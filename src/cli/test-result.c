@@ -52,7 +52,12 @@ static void test_json(void)
     OutputFile file = {.path = "caf\xe9", .change = "added", .size_bytes = 5};
     OutputSet outputs = {g_ptr_array_new(), g_ptr_array_new(), g_ptr_array_new()};
     g_ptr_array_add(outputs.files, &file);
-    SandboxReceipt receipt = {.backend = "native", .root = "host", .cgroup = "none"};
+    static const char *const namespaces[] = {"user", "pid", NULL};
+    SandboxReceipt receipt = {.backend = "native",
+                              .root = "host",
+                              .cgroup = "none",
+                              .namespaces = namespaces,
+                              .filter = "seccomp"};
     receipt.limits[LIMIT_CPU].value = 500;
     AgentOutcome outcome = {.signal = SIGKILL,
                             .reason = AGENT_REASON_MEMORY,
@@ -77,6 +82,7 @@ static void test_json(void)
         "\"cpu\": {\"value\": 0.5, \"unit\": \"processors\"",
         "\"peak_memory_bytes\": null",
         "\"language\": null",
+        "\"namespaces\": [\"user\", \"pid\"], \"filter\": \"seccomp\"",
     };
     for (gsize i = 0; i < G_N_ELEMENTS(parts); i++)
         g_assert_nonnull(strstr(text, parts[i]));
