@@ -90,7 +90,17 @@ def frame(kind, payload=b""):
 
 # ---- the process ----------------------------------------------------------------------------------------------
 
-def _become_agent(program, arguments, fds, two_ids, ready, go):
+def hide_clone3():
+    """A seccomp filter that answers ENOSYS to clone3 (435 on every architecture), as docker's profile does."""
+    program = b"".join(struct.pack("<HBBI", *instruction) for instruction in
+                       ((0x20, 0, 0, 0), (0x15, 0, 1, 435), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7fff0000)))
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    call("prctl", 38, 1, 0, 0, 0)    # no_new_privs
+    call("prctl", 22, 2, header, 0, 0)    # seccomp
+
+
+def _become_agent(program, arguments, fds, two_ids, ready, go, prepare):
     """In the child: namespaces, then PID 1. `ready` says that the maps can be written, `go` that they are."""
     call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC)
@@ -119,6 +129,8 @@ def _become_agent(program, arguments, fds, two_ids, ready, go):
     for fd in fds:
         os.set_inheritable(fd, True)
     os.set_inheritable(program, False)
+    if prepare:
+        prepare()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)    # the agent must not pass this on
     os.execve(program, ["hutch-agent"] + arguments, {"SECRET": "of the launcher"})
 
@@ -128,7 +140,7 @@ class Gone(Exception):
 
 
 class Agent:
-    def __init__(self, hello=True, tied=1, program=None, extra_fds=(), **settings):
+    def __init__(self, hello=True, tied=1, program=None, extra_fds=(), prepare=None, **settings):
         self.two_ids = hutch_test.IS_ROOT
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(20)
@@ -145,7 +157,7 @@ class Agent:
         if self.keeper == 0:
             self.sock.close()    # or the agent would never see its client go
             try:
-                _become_agent(binary, arguments, fds, self.two_ids, ready, go)
+                _become_agent(binary, arguments, fds, self.two_ids, ready, go, prepare)
             except BaseException as error:    # noqa: B036 - a fork must not return into the test
                 os.write(2, ("cannot become the agent: %s\n" % error).encode())
             os._exit(99)

@@ -194,6 +194,13 @@ print(others())
         self.assertEqual(agent.finish().ended["id"], "two")
         self.ok(agent.run(["true"], id="three"))
 
+    def test_without_clone3(self):
+        """An outer sandbox may hide it."""
+        agent = self.agent(prepare=agent_harness.hide_clone3)
+        self.ok(agent.run(shell("exit 3")), 3)
+        self.assertEqual(agent.run(shell("grep SigIgn /proc/self/status")).out.split()[1], b"0" * 16)
+        self.refused(agent.run(["no-such-program"]), "failed", "exec", 2)
+
     def test_client_that_leaves_ends_a_tied_agent(self):
         agent = self.agent()
         agent.start(shell("trap '' TERM; setsid sleep 1000 & sleep 1000"))
