@@ -50,6 +50,10 @@ GRACE_S = 2
 with_cgroup = unittest.skipUnless(CGROUP, "cannot exist here: no cgroup of this user's limits memory or cpu")
 without_cgroup = unittest.skipIf(CGROUP, "cannot exist here: this user has cgroups, nothing has to be refused")
 
+# As a plain command and without the site module: the interpreter's start is most of a test's time where
+# processors are emulated, and what it takes to run a script is the business of other tests.
+INTERPRETER = ["--", hutch_test.PYTHON, "-I", "-S", "-c"]
+
 # Pieces of the programs that run inside. `take` touches every page: only touched memory counts.
 TAKE = """
 def take(mib):
@@ -163,7 +167,9 @@ class LimitTest(hutch_test.HutchTest):
 
     def outcome(self, *options, code, status, **kw):
         """Runs Python code; the execution object, after checking status and exit code against it."""
-        result = hutch_test.run("--json", *options, "-c", code, timeout=30 * SLOWNESS, **kw)
+        result = hutch_test.run("--json", *options, *INTERPRETER, code, timeout=30 * SLOWNESS, **kw)
+        if not result.out:
+            self.fail("hutch itself failed\n%s" % result)
         execution = result.json
         self.assertEqual(execution["status"], status, "\n%s" % result)
         wanted = {"ok": 0, "timeout": 124, "killed": 137}.get(status, execution["exit_code"])
@@ -181,7 +187,7 @@ class LimitTest(hutch_test.HutchTest):
 
     def live(self, *options, code="input()", mark):
         """Starts a run that waits on its standard input; (hutch, pid of the code on this host)."""
-        proc = self.start("--json", *options, "-c", code, mark, stdin=subprocess.PIPE)
+        proc = self.start("--json", *options, *INTERPRETER, code, mark, stdin=subprocess.PIPE)
 
         def up():
             if proc.poll() is not None:
@@ -208,7 +214,7 @@ class Memory(LimitTest):
 
     @with_cgroup
     def test_reason_is_said_on_stderr_without_json(self):
-        result = hutch_test.run("--memory", "64M", "-c", TAKE + "take(400)", timeout=30 * SLOWNESS)
+        result = hutch_test.run("--memory", "64M", *INTERPRETER, TAKE + "take(400)", timeout=30 * SLOWNESS)
         self.assertEqual(result.code, 137, "\n%s" % result)
         self.assertIn("memory", " ".join(result.own_lines), "\n%s" % result)
 
@@ -265,8 +271,8 @@ for at in range(0, 400 << 20, 4096): block[at] = 1""" % what)
         if not hutch_test.IS_ROOT:
             self.cannot_exist("no disk images without root")
         found = self.outcome("--memory", "64M", "--disk", "512M", status="ok",
-                             code=FILL + "print(*fill('/workspace/big', 250))")
-        self.assertEqual((found["stdout"], found["limits_hit"]), ("%d None\n" % (250 * MIB), []))
+                             code=FILL + "print(*fill('/workspace/big', 160))")
+        self.assertEqual((found["stdout"], found["limits_hit"]), ("%d None\n" % (160 * MIB), []))
 
     @with_cgroup
     def test_swap_is_no_way_out(self):
@@ -390,7 +396,7 @@ class Cpu(LimitTest):
 import os, time
 try: os.sched_setaffinity(0, range(os.cpu_count()))
 except OSError: pass
-end = time.monotonic() + 3
+end = time.monotonic() + 2
 child = os.fork()
 while time.monotonic() < end: pass
 if child == 0: os._exit(0)
@@ -403,7 +409,7 @@ os.wait()""")
 
     @with_cgroup
     def test_affinity_agrees(self):
-        for cpus, wanted in (("0.5", 1), ("1", 1), ("2", min(2, len(os.sched_getaffinity(0))))):
+        for cpus, wanted in (("0.5", 1), ("2", min(2, len(os.sched_getaffinity(0))))):
             found = self.outcome("--cpus", cpus, status="ok", code="import os; print(len(os.sched_getaffinity(0)))")
             self.assertEqual(found["stdout"], "%d\n" % wanted, cpus)
 

@@ -29,7 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_CACHE = os.path.join(HERE, "..", "..", "build", "v2-cache")
 
 # Tests multiply by this what they are ready to wait for; emulation is slower than a processor.
-SLOWNESS = "4"
+SLOWNESS = "3"
 BIN = "/run/v2/hutch"
 TESTS = "/run/v2/tests"
 SUITE = TESTS + "/v2/limits.py"
