@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/report.h"
 #include "base/clock.h"
 #include "base/fd.h"
 
@@ -35,11 +36,6 @@ enum {
     LEFT_RUNNING_MS = 2000, /* a process that outlives SIGKILL by this hangs in the kernel */
     OUTPUT_FACTOR = 16,
 };
-
-static const char *const reason_names[] = {[REASON_TIMEOUT] = "timeout",
-                                           [REASON_MEMORY] = "memory",
-                                           [REASON_OUTPUT] = "output",
-                                           [REASON_CANCELLED] = "cancelled"};
 
 static const enum frame_type stream_frames[SPOOL_STREAMS] = {
     [SPOOL_STDOUT] = FRAME_STDOUT, [SPOOL_STDERR] = FRAME_STDERR};
@@ -161,15 +157,6 @@ static void drain_streams(struct execution *execution)
 
 /* ---- begin ---- */
 
-static void send_failure(struct execution *execution)
-{
-    char sentence[256];
-    snprintf(sentence, sizeof(sentence), "%s: %s", execution->failure.step,
-             strerror(execution->failure.error));
-    connection_send_error(execution->connection, "failed", execution->failure.step,
-                          execution->failure.error, sentence);
-}
-
 /* Forgets the execution. */
 static void clear(struct execution *execution)
 {
@@ -190,19 +177,8 @@ static void fail_start(struct execution *execution, const char *step, int error)
 {
     execution->failure.error = error;
     snprintf(execution->failure.step, sizeof(execution->failure.step), "%s", step);
-    send_failure(execution);
+    report_failure(execution);
     clear(execution);
-}
-
-static void refuse(struct execution *execution, const char *field, const char *rule)
-{
-    char sentence[256];
-    if (field[0] != '\0')
-        snprintf(sentence, sizeof(sentence), "START: field '%s' %s", field, rule);
-    else
-        snprintf(sentence, sizeof(sentence), "START: %s", rule);
-    connection_send_error(execution->connection, "bad_request", field[0] != '\0' ? field : "frame",
-                          0, sentence);
 }
 
 static bool is_known_id(const struct execution *execution, const char *id)
@@ -277,46 +253,50 @@ static void finish_script(struct execution *execution)
     run(execution);
 }
 
+/* All that is one execution's; what stays is the ids, the connection and the like. */
+static void begin_anew(struct execution *execution)
+{
+    uint64_t output_bytes = execution->request.output_bytes;
+    spool_init(&execution->spool, execution->settings->spool, output_bytes > 0 ? output_bytes : 1);
+    input_init(&execution->input, execution->loop);
+    script_init(&execution->script);
+    group_init(&execution->group, execution->loop);
+    execution->pid = 0;
+    execution->status = 0;
+    execution->has_status = execution->started = execution->passed_gap = false;
+    execution->left_running = execution->kill_sent = false;
+    execution->reason = REASON_NONE;
+    execution->failure = (struct spawn_error){0};
+    execution->begun_us = execution->ended_us = execution->cpu_us = 0;
+    execution->events_before = execution->events_after = (struct usage_events){0};
+}
+
 void execution_start(struct execution *execution, const void *payload, size_t size)
 {
     if (!is_idle(execution)) {
-        refuse(execution, "", "another execution is running");
+        report_refusal(execution, "", "another execution is running");
         return;
     }
     struct request_problem problem;
     struct request *request = &execution->request;
     int result = request_parse(request, payload, size, &problem);
     if (result == -EPROTO) {
-        refuse(execution, problem.field, problem.rule);
+        report_refusal(execution, problem.field, problem.rule);
         return;
     }
-    /* All that is one execution's begins anew; what is left is the ids, the connection and the
-     * like. */
-    spool_init(&execution->spool, execution->settings->spool,
-               result < 0 ? 1 : request->output_bytes);
-    input_init(&execution->input, execution->loop);
-    script_init(&execution->script);
-    group_init(&execution->group, execution->loop);
-    execution->pid = 0;
-    execution->status = 0;
-    execution->events_before = execution->events_after = (struct usage_events){0};
-    execution->has_status = execution->started = execution->passed_gap = false;
-    execution->left_running = execution->kill_sent = false;
-    execution->reason = REASON_NONE;
-    execution->failure = (struct spawn_error){0};
-    execution->cpu_us = execution->begun_us = execution->ended_us = 0;
+    begin_anew(execution);
     if (result < 0) {
         fail_start(execution, "memory", -result);
         return;
     }
     if (is_known_id(execution, request->id)) {
-        refuse(execution, "id", "was used before");
+        report_refusal(execution, "id", "was used before");
         request_clear(request);
         return;
     }
     if (!request->sole && execution->settings->code_group < 0) {
-        refuse(execution, "sole",
-               "must be 1: this sandbox has no cgroup v2 to tell executions apart");
+        report_refusal(execution, "sole",
+                       "must be 1: this sandbox has no cgroup v2 to tell executions apart");
         request_clear(request);
         return;
     }
@@ -367,54 +347,9 @@ void execution_input_end(struct execution *execution)
 
 /* ---- end ---- */
 
-static bool oom_rose(const struct execution *execution)
+bool execution_lost_memory(const struct execution *execution)
 {
     return execution->events_after.oom_kills > execution->events_before.oom_kills;
-}
-
-static void put_limits_hit(const struct execution *execution, struct field_writer *writer)
-{
-    const struct {
-        const char *name;
-        bool hit;
-    } limits[] = {
-        {"memory", oom_rose(execution)},
-        {"pids", execution->events_after.pids_refused > execution->events_before.pids_refused},
-        {"disk", usage_disk_is_full()},
-        {"output",
-         execution->spool.dropped[SPOOL_STDOUT] + execution->spool.dropped[SPOOL_STDERR] > 0},
-    };
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        if (limits[i].hit)
-            field_put_text(writer, "limits_hit", limits[i].name);
-    }
-}
-
-static void send_ended(struct execution *execution)
-{
-    uint8_t buffer[CONNECTION_CONTROL_MAX];
-    struct field_writer writer;
-    field_writer_init(&writer, buffer, sizeof(buffer));
-    field_put_text(&writer, "id", execution->request.id);
-    if (execution->has_status && WIFEXITED(execution->status))
-        field_put_u64(&writer, "exit_code", (uint64_t)WEXITSTATUS(execution->status));
-    if (execution->has_status && WIFSIGNALED(execution->status))
-        field_put_u64(&writer, "signal", (uint64_t)WTERMSIG(execution->status));
-    if (execution->reason != REASON_NONE)
-        field_put_text(&writer, "reason", reason_names[execution->reason]);
-    put_limits_hit(execution, &writer);
-    field_put_u64(&writer, "stdout_bytes", execution->spool.written[SPOOL_STDOUT]);
-    field_put_u64(&writer, "stderr_bytes", execution->spool.written[SPOOL_STDERR]);
-    field_put_u64(&writer, "stdout_dropped_bytes", execution->spool.dropped[SPOOL_STDOUT]);
-    field_put_u64(&writer, "stderr_dropped_bytes", execution->spool.dropped[SPOOL_STDERR]);
-    field_put_u64(&writer, "wall_ms", (execution->ended_us - execution->begun_us) / 1000);
-    field_put_u64(&writer, "cpu_ms", execution->cpu_us / 1000);
-    uint64_t peak_bytes;
-    if (usage_read_peak(execution->settings, &peak_bytes))
-        field_put_u64(&writer, "peak_memory_bytes", peak_bytes);
-    if (execution->left_running)
-        field_put_u64(&writer, "left_running", 1);
-    connection_send(execution->connection, FRAME_ENDED, &writer);
 }
 
 void execution_cancel(struct execution *execution, const char *id)
@@ -423,7 +358,7 @@ void execution_cancel(struct execution *execution, const char *id)
         return;
     if (execution->state == EXECUTION_SCRIPT) {
         execution->reason = REASON_CANCELLED;
-        send_ended(execution);
+        report_ended(execution);
         clear(execution);
         return;
     }
@@ -451,11 +386,7 @@ static void take_exec_error(struct execution *execution)
         return;
     }
     execution->started = true;
-    uint8_t buffer[64];
-    struct field_writer writer;
-    field_writer_init(&writer, buffer, sizeof(buffer));
-    field_put_text(&writer, "id", execution->request.id);
-    connection_send(execution->connection, FRAME_STARTED, &writer);
+    report_started(execution);
 }
 
 static void on_exec_error(void *owner, uint32_t events)
@@ -507,7 +438,8 @@ static void begin_flushing(struct execution *execution)
     usage_read_events(execution->settings, &execution->events_after);
     bool killed = execution->has_status && WIFSIGNALED(execution->status) &&
                   WTERMSIG(execution->status) == SIGKILL;
-    if (killed && !execution->kill_sent && execution->reason == REASON_NONE && oom_rose(execution))
+    if (killed && !execution->kill_sent && execution->reason == REASON_NONE &&
+        execution_lost_memory(execution))
         execution->reason = REASON_MEMORY;
     execution->state = EXECUTION_FLUSHING;
     execution->deadline_ms = 0;
@@ -521,16 +453,6 @@ static ssize_t take_output(struct execution *execution, enum spool_stream *strea
     if (!execution->passed_gap)
         return spool_take_head(&execution->spool, stream, data, size);
     return spool_take_tail(&execution->spool, stream, data, size);
-}
-
-static void send_gap(struct execution *execution)
-{
-    uint8_t buffer[128];
-    struct field_writer writer;
-    field_writer_init(&writer, buffer, sizeof(buffer));
-    field_put_u64(&writer, "stdout_bytes", execution->spool.dropped[SPOOL_STDOUT]);
-    field_put_u64(&writer, "stderr_bytes", execution->spool.dropped[SPOOL_STDERR]);
-    connection_send(execution->connection, FRAME_GAP, &writer);
 }
 
 /* One frame of output. False: there is none now. */
@@ -554,28 +476,17 @@ static bool send_output(struct execution *execution)
         return false;
     execution->passed_gap = true;
     if (spool_pass_gap(&execution->spool))
-        send_gap(execution);
+        report_gap(execution);
     return true;
-}
-
-static void send_credit(struct execution *execution)
-{
-    if (!execution->request.use_stdin || connection_room(execution->connection) == 0)
-        return;
-    size_t bytes = input_take_credit(&execution->input);
-    if (bytes == 0)
-        return;
-    uint8_t buffer[64];
-    struct field_writer writer;
-    field_writer_init(&writer, buffer, sizeof(buffer));
-    field_put_u64(&writer, "bytes", bytes);
-    connection_send(execution->connection, FRAME_STDIN_CREDIT, &writer);
 }
 
 /* True: the client's buffer is full and there is more. */
 static bool send_to_client(struct execution *execution)
 {
-    send_credit(execution);
+    size_t credit_bytes =
+        connection_room(execution->connection) > 0 ? input_take_credit(&execution->input) : 0;
+    if (credit_bytes > 0)
+        report_credit(execution, credit_bytes);
     while (execution->started && execution->failure.error == 0 && send_output(execution))
         ;
     bool full = connection_room(execution->connection) == 0;
@@ -586,9 +497,9 @@ static bool send_to_client(struct execution *execution)
     if (execution->state != EXECUTION_FLUSHING)
         return false;
     if (execution->failure.error != 0)
-        send_failure(execution);
+        report_failure(execution);
     else
-        send_ended(execution);
+        report_ended(execution);
     connection_transmit(execution->connection); /* the client need not wait for the tidying */
     clear(execution);
     return false;

@@ -94,5 +94,8 @@ void execution_reap(struct execution *execution);
  * room. True: there is more for the client than went into its buffer. */
 bool execution_advance(struct execution *execution);
 
+/* The kernel killed a process for memory since it began; known from FLUSHING on. */
+bool execution_lost_memory(const struct execution *execution);
+
 /* Milliseconds until execution_advance() has something to do without an event; -1: never. */
 int execution_timeout_ms(const struct execution *execution);

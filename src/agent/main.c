@@ -6,6 +6,7 @@
  *   connection.c  frames from and to the client, the table of frame types
  *   request.c     START, parsed and checked
  *   execution.c   the life of an execution: the picture is at its top
+ *   report.c      the control frames that it sends: STARTED, GAP, ENDED, ERROR
  *   spawn.c       between fork and exec: the ordered list of steps (rights go in base/confine.c)
  *   script.c      the script's file
  *   input.c       standard input, with credit

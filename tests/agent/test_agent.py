@@ -897,8 +897,11 @@ class Group(AgentTest):
         self.running.start(shell("grep 0:: /proc/self/cgroup; echo up; cat"), stdin=1)
         self.running.expect("STARTED")
         self.assertIn(b"0::/\n", self.running.expect("STDOUT"))
-        with open(os.path.join(self.top, "code", "cgroup.procs")) as f:
-            self.assertEqual(len(f.read().split()), 2)
+
+        def members():
+            with open(os.path.join(self.top, "code", "cgroup.procs")) as f:
+                return len(f.read().split())
+        hutch_test.wait_until(lambda: members() == 2, 10, "sh and cat in the code's group")
         self.running.send("STDIN_END")
         while self.running.receive()[0] != "ENDED":
             pass
