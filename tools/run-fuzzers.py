@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 """Runs the libFuzzer harnesses of a build folder (meson -Dfuzz=true, clang), one after the other.
 
-    tools/run-fuzzers.py --build build-fuzz --seconds 600   looks for new inputs, this long each
-    tools/run-fuzzers.py --build build-fuzz --replay        only replays the corpora, as `make test` does
+    tools/run-fuzzers.py --build build-fuzz --seconds 600
 
 The harness fuzz/fuzz-NAME has its corpus in fuzz/corpus/NAME; one without a corpus fails the replay. New inputs
 go to BUILD/corpus/NAME, findings to BUILD/findings/NAME-*; the repository's corpus grows by hand.
@@ -27,7 +26,7 @@ def harnesses(build):
 
 
 def fuzz(name, path, build, seconds):
-    """True when the harness ended without a finding. seconds None: replay only."""
+    """True when the harness ended without a finding."""
     kept = os.path.join(ROOT, "fuzz", "corpus", name)
     if not os.path.isdir(kept) or not os.listdir(kept):
         print(f"{PREFIX}{name}: no corpus in fuzz/corpus/{name}", flush=True)
@@ -35,14 +34,10 @@ def fuzz(name, path, build, seconds):
     findings = os.path.join(build, "findings", "")
     os.makedirs(findings, exist_ok=True)
     common = [path, f"-timeout={INPUT_SECONDS}", f"-artifact_prefix={findings}{name}-", "-print_final_stats=1"]
-    if seconds is None:
-        command = common + ["-runs=0", kept]
-    else:
-        found = os.path.join(build, "corpus", name)
-        os.makedirs(found, exist_ok=True)
-        command = common + [f"-max_total_time={seconds}", found, kept]
-    print(f"--- {PREFIX}{name}: {len(os.listdir(kept))} inputs kept"
-          + ("" if seconds is None else f", {seconds} s"), flush=True)
+    found = os.path.join(build, "corpus", name)
+    os.makedirs(found, exist_ok=True)
+    command = common + [f"-max_total_time={seconds}", found, kept]
+    print(f"--- {PREFIX}{name}: {len(os.listdir(kept))} inputs kept, {seconds} s", flush=True)
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace", check=False)
     lines = done.stdout.splitlines()
@@ -55,12 +50,11 @@ def main():
     parser = argparse.ArgumentParser(description="Run the fuzzers of a build folder.")
     parser.add_argument("--build", default="build-fuzz")
     parser.add_argument("--seconds", type=int, default=600)
-    parser.add_argument("--replay", action="store_true")
     parser.add_argument("names", nargs="*", help="only these (frame, not fuzz-frame)")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
 
-    results = [fuzz(name, path, build, None if options.replay else options.seconds)
+    results = [fuzz(name, path, build, options.seconds)
                for name, path in harnesses(build) if not options.names or name in options.names]
     if not results:
         print(f"no fuzzers in {options.build}/fuzz")

@@ -26,12 +26,12 @@ PARTS = [
      [PYTHON, "tools/check-arrows.py", "--self-test"], 60),
     ("docs", "documents against probes, files and options",
      [PYTHON, "tools/check-docs.py", "--hutch", "{build}/hutch"], 60),
-    ("unit", "unit tests",
+    ("unit", "unit tests, and the fuzz corpora replayed",
      ["meson", "test", "-C", "{build}", "--print-errorlogs"], 600),
-    ("unit-asan", "unit tests under ASan and UBSan",
+    ("unit-asan", "the same under ASan and UBSan",
      ["meson", "test", "-C", "{asan}", "--print-errorlogs"], 1200),
-    ("fuzz", "fuzz corpora replayed under ASan and UBSan",
-     [PYTHON, "tools/run-fuzzers.py", "--build", "{fuzz}", "--replay"], 600),
+    ("agent", "the agent as the first process of namespaces of its own",
+     [PYTHON, "tests/agent/test_agent.py"], 900),
     ("suite", "integration, cases, hostile programs",
      [PYTHON, "tests/run.py", "--hutch", "{build}/hutch"], 3600),
     ("suite-asan", "the same with programs built with ASan and UBSan",
@@ -120,11 +120,10 @@ def main():
     parser = argparse.ArgumentParser(description="Run the parts of the tests and sum up their counts.")
     parser.add_argument("--build", default="build")
     parser.add_argument("--asan-build", default="build-asan")
-    parser.add_argument("--fuzz-build", default="build-fuzz")
     parser.add_argument("--only", action="append", choices=names, metavar="PART", help=f"one of: {', '.join(names)}")
     parser.add_argument("--list", action="store_true", help="print the parts and stop")
     options = parser.parse_args()
-    places = {"build": options.build, "asan": options.asan_build, "fuzz": options.fuzz_build}
+    places = {"build": options.build, "asan": options.asan_build}
 
     chosen = [part for part in PARTS if not options.only or part[0] in options.only]
     if options.list:

@@ -46,8 +46,10 @@ bool usage_read_peak(const struct settings *settings, uint64_t *bytes)
 
 bool usage_disk_is_full(void)
 {
+    /* A write may fail while some blocks are free: ext4 keeps a few back and takes large writes whole or not at all. */
+    enum { NEARLY_FULL = 50 };
     struct statvfs disk;
     if (statvfs("/workspace", &disk) < 0)
         return false;
-    return (disk.f_blocks > 0 && disk.f_bavail == 0) || (disk.f_files > 0 && disk.f_favail == 0);
+    return (disk.f_blocks > 0 && disk.f_bavail <= disk.f_blocks / NEARLY_FULL) || (disk.f_files > 0 && disk.f_favail == 0);
 }

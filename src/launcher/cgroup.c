@@ -206,10 +206,12 @@ int cgroup_plan(struct cgroup *cgroup, const char *id, char detail[108])
         unsigned mask = v2_choose_parent(&found, wanted, parent);
         if (mask && add_dir(cgroup, 2, parent, id, &index)) {
             for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
-                if (mask & (1u << i))
+                if (mask & (1u << i)) {
                     cgroup->dir_of[i] = (int)index;
-                else if (wanted & (1u << i))
+                    cgroup->why[i] = LAUNCH_WHY_NONE;
+                } else if (wanted & (1u << i)) {
                     cgroup->why[i] = LAUNCH_WHY_NOT_ENABLED;
+                }
             }
         }
     }

@@ -180,8 +180,7 @@ static int step_descriptors(struct inside *inside)
      * PID 1 takes one, so that no path of the host shows. */
     if (inside->n_handles == 0 && unshare(CLONE_NEWCGROUP) < 0)
         return -errno;
-    /* The agent of an ordinary user will have no right to empty it. */
-    return is_single_id(inside) ? sys_empty_bounding_set() : 0;
+    return 0;
 }
 
 static int keep_over_exec(int fd)
@@ -189,15 +188,20 @@ static int keep_over_exec(int fd)
     return fcntl(fd, F_SETFD, 0) < 0 ? -errno : 0;
 }
 
-/* Of an ordinary user's sandbox: id 1000 loses everything at exec, but joining a group's namespace takes CAP_SYS_ADMIN over
- * the sandbox's own user namespace. */
-static int keep_sys_admin(void)
+/* Of an ordinary user's sandbox: the agent will be id 1000 and lose everything at exec, so the bounding set is emptied while there is a
+ * right to. Where there are groups to join it keeps one capability over the sandbox's own user namespace, for the code's cgroup
+ * namespaces. What becomes inheritable must still be in the bounding set at that moment (capset(2)). */
+static int reduce_capabilities(const struct inside *inside)
 {
-    uint64_t only = 1ull << CAP_SYS_ADMIN;
-    int r = sys_capset(only, only, only);
-    if (r < 0)
-        return r;
-    return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0) < 0 ? -errno : 0;
+    uint64_t kept = inside->n_handles > 0 ? 1ull << CAP_SYS_ADMIN : 0;
+    int r = sys_capset(~0ull, ~0ull, kept);
+    if (r == 0)
+        r = sys_empty_bounding_set();
+    if (r == 0)
+        r = sys_capset(kept, kept, kept);
+    if (r == 0 && kept && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0) < 0)
+        r = -errno;
+    return r;
 }
 
 static int become_agent(struct inside *inside)
@@ -248,7 +252,8 @@ static int become_agent(struct inside *inside)
     bool pids_counted = sandbox->cgroup.dir_of[CGROUP_PIDS] >= 0;
     ARGUMENT("nproc=%llu", (unsigned long long)(pids_counted ? 2 * limits[LAUNCH_PIDS] + 64 : limits[LAUNCH_PIDS] + 1));
     ARGUMENT("nofile=%llu", (unsigned long long)limits[LAUNCH_OPEN_FILES]);
-    ARGUMENT("fsize_bytes=%llu", (unsigned long long)limits[LAUNCH_DISK]);
+    /* A little more than the disk, so that a full one is ENOSPC, as programs expect, and not EFBIG. */
+    ARGUMENT("fsize_bytes=%llu", (unsigned long long)limits[LAUNCH_DISK] + (1 << 20));
     if (sandbox->cgroup.dir_of[CGROUP_MEMORY] < 0)
         ARGUMENT("data_bytes=%llu", (unsigned long long)limits[LAUNCH_MEMORY]);
     ARGUMENT("cpus=%u", cpu_count(inside));
@@ -256,8 +261,8 @@ static int become_agent(struct inside *inside)
 #undef ARGUMENT
     argv[n] = NULL;
 
-    if (is_single_id(inside) && inside->n_handles > 0) {
-        int r = keep_sys_admin();
+    if (is_single_id(inside)) {
+        int r = reduce_capabilities(inside);
         if (r < 0)
             return r;
     }
