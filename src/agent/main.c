@@ -170,8 +170,6 @@ int main(int argc, char *argv[], char *env[])
     int result = sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     if (result < 0)
         return complain("close_range", -result);
-    if (setsid() < 0 && errno != EPERM) /* EPERM: it leads a session already */
-        return complain("setsid", errno);
     if (prctl(PR_SET_NAME, "hutch-agent", 0, 0, 0) < 0)
         return complain("PR_SET_NAME", errno);
     if ((result = give_up_rights()) < 0)

@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -16,8 +18,9 @@
 
 /* Theory of operation.
  *
- * /proc/self/mountinfo says which hierarchies are mounted, /proc/self/cgroup where we are in them. For a v1 controller our group
- * is made at the top of its hierarchy. On v2 a group with processes cannot give controllers to children, so the candidates
+ * The hierarchies are where every init system and container engine mounts them: v2 at /sys/fs/cgroup, or v1 below it by the names of the
+ * controllers with v2 at `unified`. (Reading mountinfo would find others, and takes longer than all the rest.) For a v1 controller our
+ * group is made at the top of its hierarchy. On v2 a group with processes cannot give controllers to children, so the candidates
  * are the top of the hierarchy (which is exempt) and then the ancestors of our own group: the nearest one we may write to that
  * hands out the controllers. That finds `app.slice` of a user whose systemd delegated it, as well as a plain root.
  *
@@ -39,13 +42,6 @@ void cgroup_init(struct cgroup *cgroup)
         cgroup->dirs[i].fd = -1;
 }
 
-/* Where the hierarchies are mounted: v1 per controller, and v2. */
-struct hierarchies {
-    char v1[CGROUP_N_CONTROLLERS][CGROUP_PATH_MAX];
-    char v2[CGROUP_PATH_MAX];
-    char own[CGROUP_PATH_MAX]; /* our own group's path in v2, relative to its mount */
-};
-
 static bool has_word(const char *list, const char *word, const char *separators)
 {
     size_t size = strlen(word);
@@ -58,49 +54,40 @@ static bool has_word(const char *list, const char *word, const char *separators)
     return false;
 }
 
-/* A line of mountinfo (proc(5)): ID PARENT DEV ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE SUPEROPTIONS */
-static void read_mount_line(char *line, struct hierarchies *found)
+static bool is_mounted(const char *path, unsigned long magic)
 {
-    char *dash = strstr(line, " - ");
-    if (!dash)
-        return;
-    char type[16], super_options[256], mount_point[CGROUP_PATH_MAX], mount_options[256];
-    if (sscanf(dash + 3, "%15s %*s %255s", type, super_options) != 2 || strncmp(type, "cgroup", 6) != 0)
-        return;
-    if (sscanf(line, "%*s %*s %*s %*s %511s %255s", mount_point, mount_options) != 2)
-        return;
-    if (has_word(mount_options, "ro", ","))
-        return;
-    if (strcmp(type, "cgroup2") == 0) {
-        if (!found->v2[0])
-            strcpy(found->v2, mount_point);
-        return;
-    }
-    for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
-        if (has_word(super_options, controller_names[i], ",") && !found->v1[i][0])
-            strcpy(found->v1[i], mount_point);
-    }
+    struct statfs fs;
+    return statfs(path, &fs) == 0 && (unsigned long)fs.f_type == magic;
 }
 
-static int for_each_line(const char *path, void (*each)(char *line, struct hierarchies *found), struct hierarchies *found)
+/* Where v2 is: alone, or beside v1 hierarchies on a hybrid host. NULL: nowhere. */
+static const char *v2_mount(void)
 {
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return -errno;
-    char line[4096];
-    while (fgets(line, sizeof(line), file)) {
-        line[strcspn(line, "\n")] = '\0';
-        each(line, found);
+    static const char *const places[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (is_mounted(places[i], CGROUP2_SUPER_MAGIC))
+            return places[i];
     }
-    int r = ferror(file) ? -EIO : 0;
-    fclose(file);
-    return r;
+    return NULL;
 }
 
-static void read_own_line(char *line, struct hierarchies *found)
+/* Our own group's path in v2: the line "0::/PATH" of /proc/self/cgroup. */
+static int read_own_group(char own[CGROUP_PATH_MAX])
 {
-    if (strncmp(line, "0::/", 4) == 0)
-        snprintf(found->own, sizeof(found->own), "%.*s", CGROUP_PATH_MAX - 1, line + 3);
+    char text[8192];
+    ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+    if (n < 0)
+        return (int)n;
+    char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
+    if (!line)
+        return -ENOENT;
+    line = strchr(line, '/');
+    size_t size = line ? strcspn(line, "\n") : 0;
+    if (size == 0 || size >= CGROUP_PATH_MAX)
+        return -EPROTO;
+    memcpy(own, line, size);
+    own[size] = '\0';
+    return 0;
 }
 
 /* The controllers that `parent` can hand to its children, as a mask; enables what is not enabled yet. */
@@ -135,32 +122,39 @@ static bool may_make_groups(const char *parent)
     return faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0 && faccessat(AT_FDCWD, file, W_OK, AT_EACCESS) == 0;
 }
 
+/* Two controllers of one hierarchy are two names of one directory. */
+static bool is_same_directory(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
 static bool add_dir(struct cgroup *cgroup, int version, const char *parent, const char *id, unsigned *index)
 {
-    char path[CGROUP_PATH_MAX];
-    if (snprintf(path, sizeof(path), "%s/hutch-%s", parent, id) >= (int)sizeof(path))
-        return false;
     for (unsigned i = 0; i < cgroup->n_dirs; i++) {
-        if (strcmp(cgroup->dirs[i].path, path) == 0) { /* controllers mounted together */
+        if (is_same_directory(cgroup->dirs[i].parent, parent)) {
             *index = i;
             return true;
         }
     }
+    struct cgroup_dir *dir = &cgroup->dirs[cgroup->n_dirs];
+    if (snprintf(dir->parent, sizeof(dir->parent), "%s", parent) >= (int)sizeof(dir->parent) ||
+        snprintf(dir->path, sizeof(dir->path), "%s/hutch-%s", parent, id) >= (int)sizeof(dir->path))
+        return false;
+    dir->version = version;
     *index = cgroup->n_dirs++;
-    cgroup->dirs[*index].version = version;
-    strcpy(cgroup->dirs[*index].path, path);
     return true;
 }
 
 /* Chooses the v2 parent; `wanted` are the controllers that v1 does not have. Returns what it can hand out. */
-static unsigned v2_choose_parent(const struct hierarchies *found, unsigned wanted, char parent[CGROUP_PATH_MAX])
+static unsigned v2_choose_parent(const char *mount, unsigned wanted, char parent[CGROUP_PATH_MAX])
 {
     unsigned best = 0;
-    char path[2 * CGROUP_PATH_MAX];
+    char path[2 * CGROUP_PATH_MAX], own[CGROUP_PATH_MAX];
+    if (read_own_group(own) < 0)
+        own[0] = '\0';
     /* The top first, then from our own group's parent upwards. */
-    snprintf(path, sizeof(path), "%s", found->v2);
-    char own[CGROUP_PATH_MAX];
-    snprintf(own, sizeof(own), "%s", found->own);
+    snprintf(path, sizeof(path), "%s", mount);
     while (best != wanted) {
         if (may_make_groups(path)) {
             unsigned mask = v2_controllers(path) & wanted;
@@ -173,50 +167,49 @@ static unsigned v2_choose_parent(const struct hierarchies *found, unsigned wante
         if (!slash || slash == own)
             break;
         *slash = '\0';
-        snprintf(path, sizeof(path), "%s%s", found->v2, own);
+        snprintf(path, sizeof(path), "%s%s", mount, own);
     }
     return best;
 }
 
-int cgroup_plan(struct cgroup *cgroup, const char *id, char detail[108])
+/* The v1 hierarchy of a controller: a directory, or a link to one that it shares with others. */
+static bool plan_v1(struct cgroup *cgroup, int controller, const char *id)
 {
-    struct hierarchies found = {0};
-    snprintf(detail, 108, "/proc/self/mountinfo");
-    int r = for_each_line("/proc/self/mountinfo", read_mount_line, &found);
-    if (r < 0)
-        return r;
-    unsigned index, wanted = 0;
+    char parent[64];
+    unsigned index;
+    snprintf(parent, sizeof(parent), "/sys/fs/cgroup/%s", controller_names[controller]);
+    if (!is_mounted(parent, CGROUP_SUPER_MAGIC))
+        return false;
+    if (!may_make_groups(parent))
+        cgroup->why[controller] = LAUNCH_WHY_NO_RIGHT;
+    else if (add_dir(cgroup, 1, parent, id, &index))
+        cgroup->dir_of[controller] = (int)index;
+    return true;
+}
+
+void cgroup_plan(struct cgroup *cgroup, const char *id)
+{
+    const char *mount = v2_mount();
+    unsigned wanted = 0;
     for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
         cgroup->dir_of[i] = -1;
-        if (!found.v1[i][0]) {
-            wanted |= 1u << i;
-            cgroup->why[i] = found.v2[0] ? LAUNCH_WHY_NO_RIGHT : LAUNCH_WHY_NOT_MOUNTED;
-        } else if (!may_make_groups(found.v1[i])) {
-            cgroup->why[i] = LAUNCH_WHY_NO_RIGHT;
-        } else if (add_dir(cgroup, 1, found.v1[i], id, &index)) {
+        if (plan_v1(cgroup, i, id))
+            continue;
+        wanted |= 1u << i;
+        cgroup->why[i] = mount ? LAUNCH_WHY_NO_RIGHT : LAUNCH_WHY_NOT_MOUNTED;
+    }
+    char parent[CGROUP_PATH_MAX];
+    unsigned index, mask = wanted && mount ? v2_choose_parent(mount, wanted, parent) : 0;
+    if (!mask || !add_dir(cgroup, 2, parent, id, &index))
+        return;
+    for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
+        if (mask & (1u << i)) {
             cgroup->dir_of[i] = (int)index;
+            cgroup->why[i] = LAUNCH_WHY_NONE;
+        } else if (wanted & (1u << i)) {
+            cgroup->why[i] = LAUNCH_WHY_NOT_ENABLED;
         }
     }
-    if (wanted && found.v2[0]) {
-        snprintf(detail, 108, "/proc/self/cgroup");
-        r = for_each_line("/proc/self/cgroup", read_own_line, &found);
-        if (r < 0)
-            return r;
-        char parent[CGROUP_PATH_MAX];
-        unsigned mask = v2_choose_parent(&found, wanted, parent);
-        if (mask && add_dir(cgroup, 2, parent, id, &index)) {
-            for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
-                if (mask & (1u << i)) {
-                    cgroup->dir_of[i] = (int)index;
-                    cgroup->why[i] = LAUNCH_WHY_NONE;
-                } else if (wanted & (1u << i)) {
-                    cgroup->why[i] = LAUNCH_WHY_NOT_ENABLED;
-                }
-            }
-        }
-    }
-    detail[0] = '\0';
-    return 0;
 }
 
 static bool host_has_swap(void)

@@ -20,7 +20,8 @@ enum {
 /* One directory of ours in one hierarchy. */
 struct cgroup_dir {
     int version;                 /* 1 or 2 */
-    char path[CGROUP_PATH_MAX];  /* absolute; "hutch-ID" is its last part */
+    char parent[CGROUP_PATH_MAX];
+    char path[CGROUP_PATH_MAX];  /* absolute; "hutch-ID" below the parent */
     int fd;                      /* the group of the code: v1 the directory itself, v2 its `code` */
 };
 
@@ -34,7 +35,7 @@ struct cgroup {
 };
 
 /* Finds where groups can be made and names them after `id`; makes nothing yet, so that the record can be written first. */
-int cgroup_plan(struct cgroup *cgroup, const char *id, char detail[108]);
+void cgroup_plan(struct cgroup *cgroup, const char *id);
 
 /* Makes the groups and sets the limits. `owner` is the host uid and gid of the sandbox's root, which may clone into the group of the
  * code (v2); (uid_t)-1 for an ordinary user. A controller that turns out not to be had gets its `why`, that is no error. */

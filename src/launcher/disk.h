@@ -7,8 +7,8 @@
  * has a name (O_TMPFILE), the loop device clears itself: nothing is left when everybody is killed. */
 
 struct disk {
-    int mount_fd; /* detached, idmapped: for the sandbox */
-    int host_fd;  /* the same file system with the ids as they are on disk: for the client */
+    int mount_fd;     /* detached: for the sandbox, once it is idmapped */
+    int directory_fd; /* its root, for the client; ids are those of the host that the sandbox has */
 };
 
 void disk_init(struct disk *disk);

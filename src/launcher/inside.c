@@ -66,8 +66,6 @@ static int step_identity(struct inside *inside)
      * on it ends this process. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         return -errno;
-    if (setsid() < 0)
-        return -errno;
     return sethostname("sandbox", strlen("sandbox")) < 0 ? -errno : 0;
 }
 

@@ -182,7 +182,10 @@ static int detach(void)
     null = -1; /* closed above */
     if (fcntl(LAUNCHER_CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
         return -errno;
-    (void)setsid(); /* -EPERM: is a session's leader already */
+    /* A group of its own: ^C in the terminal is for the client. Not setsid(2), which makes a scheduling group too and takes half a
+     * millisecond where that is dear; each execution gets a session of its own from the agent. */
+    if (setpgid(0, 0) < 0)
+        return -errno;
     struct sigaction action = {.sa_handler = on_term};
     sigset_t none;
     sigemptyset(&none);

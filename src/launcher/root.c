@@ -205,11 +205,13 @@ static const char *const proc_masked_files[] = {
 static const char *const proc_masked_dirs[] = {"proc/acpi", "proc/scsi", "proc/asound", "proc/driver", "proc/fs"};
 static const char *const proc_read_only[] = {"proc/sys", "proc/bus", "proc/irq", "proc/tty", "proc/sysrq-trigger"};
 
-/* What this kernel's /proc does not have needs no mask. */
+/* What this kernel's /proc does not have needs no mask. Looked up first: a clone that finds no place to go is dissolved, which waits
+ * for an RCU grace period. */
 static int mask(const char *source, const char *target, uint64_t attributes)
 {
-    int r = bind_tree(source, target, 0, attributes);
-    return r == -ENOENT || r == -ENOTDIR ? 0 : r;
+    if (faccessat(AT_FDCWD, target, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return 0;
+    return bind_tree(source, target, 0, attributes);
 }
 
 int root_proc(char *detail)

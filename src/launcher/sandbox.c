@@ -52,11 +52,11 @@ void sandbox_step(struct sandbox *sandbox, struct sandbox_report *report, enum l
 
 static int step_record(struct sandbox *sandbox, char *detail)
 {
+    (void)detail;
     int r = record_make_id(sandbox->id);
-    if (r == 0)
-        r = cgroup_plan(&sandbox->cgroup, sandbox->id, detail);
     if (r < 0)
         return r;
+    cgroup_plan(&sandbox->cgroup, sandbox->id);
     char text[(CGROUP_N_CONTROLLERS + 1) * (CGROUP_PATH_MAX + 8)] = "";
     for (unsigned i = 0; i < sandbox->cgroup.n_dirs; i++) {
         size_t used = strlen(text);
@@ -167,7 +167,7 @@ static int make_disk(struct sandbox *sandbox, struct launch_reply *reply, char *
     }
     bool image = sandbox->disk.mount_fd >= 0;
     note_limit(reply, LAUNCH_DISK, true, image ? LAUNCH_HOW_IMAGE : LAUNCH_HOW_TMPFS, why);
-    reply->workspace_owner = image ? IDS_CODE : launcher->is_root ? (int32_t)sandbox->ids.base + IDS_CODE : -1;
+    reply->workspace_owner = launcher->is_root ? (int32_t)sandbox->ids.base + IDS_CODE : -1;
     return 0;
 }
 
@@ -330,8 +330,8 @@ int sandbox_create(struct sandbox *sandbox, const struct launcher *launcher, con
         sandbox_destroy(sandbox);
         return r;
     }
-    if (sandbox->disk.host_fd >= 0)
-        sandbox->workspace = openat(sandbox->disk.host_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (sandbox->disk.directory_fd >= 0)
+        sandbox->workspace = fcntl(sandbox->disk.directory_fd, F_DUPFD_CLOEXEC, 3);
     describe_limits(sandbox, reply);
     copy_steps(sandbox, reply);
     return 0;
