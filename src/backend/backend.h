@@ -15,21 +15,23 @@ typedef enum {
     LIMIT_CPU,
     LIMIT_DISK,
     LIMIT_OPEN_FILES,
-    LIMIT_TMP,  /* /tmp, /home/user and /dev/shm together */
+    LIMIT_TMP, /* /tmp, /home/user and /dev/shm together */
     N_LIMITS,
 } LimitKind;
 
 typedef struct {
     uint64_t value; /* bytes; count; thousandths of a processor for LIMIT_CPU */
-    gboolean asked; /* the user asked for it: not enforceable is then an error, unless best_effort */
+    gboolean
+        asked; /* the user asked for it: not enforceable is then an error, unless best_effort */
 } Limit;
 
 typedef struct {
     Limit limits[N_LIMITS];
     gboolean best_effort;
     const char *state_dir; /* NULL: the default of this user */
-    const char *fault;     /* test hook "hutch@STEP" | "launcher@STEP": the named process is killed with -9 there; else NULL */
-    gboolean timing;       /* collect the steps' times */
+    const char *
+        fault; /* test hook "hutch@STEP" | "launcher@STEP": the named process is killed with -9 there; else NULL */
+    gboolean timing; /* collect the steps' times */
 } SandboxSpec;
 
 /* Fills in the defaults of the product (design page api.md), none of them asked. */
@@ -40,22 +42,24 @@ void limit_bounds(LimitKind kind, uint64_t *least, uint64_t *most);
 
 /* How one limit came out. */
 typedef struct {
-    uint64_t value;      /* what is in force; may be lower than asked for LIMIT_TMP (scaled to the memory) */
+    uint64_t
+        value; /* what is in force; may be lower than asked for LIMIT_TMP (scaled to the memory) */
     gboolean enforced;
-    const char *how;     /* "cgroup v1", "cgroup v2", "rlimit", "tmpfs", "ext4 image", ... static */
-    char *note;          /* why it is not enforced or was changed, and what to do; NULL when there is nothing to say */
+    const char *how; /* "cgroup v1", "cgroup v2", "rlimit", "tmpfs", "ext4 image", ... static */
+    char *
+        note; /* why it is not enforced or was changed, and what to do; NULL when there is nothing to say */
 } LimitReceipt;
 
 /* The receipt of a sandbox: what surrounds the code, and what does not. */
 typedef struct {
-    const char *backend;        /* "native" */
-    const char *root;           /* "host" : the host's /usr, read-only */
-    const char *cgroup;         /* "v1", "v2", "v1+v2", "none" */
+    const char *backend;           /* "native" */
+    const char *root;              /* "host" : the host's /usr, read-only */
+    const char *cgroup;            /* "v1", "v2", "v1+v2", "none" */
     const char *const *namespaces; /* of its own; NULL-ended */
-    const char *filter;         /* "seccomp" */
+    const char *filter;            /* "seccomp" */
     gboolean agent_shares_uid;
     LimitReceipt limits[N_LIMITS];
-    GPtrArray *notes;           /* of char*: other things a user should know */
+    GPtrArray *notes; /* of char*: other things a user should know */
 } SandboxReceipt;
 
 /* One step of the making of a sandbox and what it took, in order. */
@@ -68,8 +72,12 @@ typedef struct {
 typedef struct Sandbox Sandbox;
 
 /* Makes a sandbox. On failure NULL, and the error names the step, its errno text and what to do.
- * SIGPIPE must be ignored by the program. */
+ * SIGPIPE must be ignored by the program. It returns as soon as the agent's socket can be written to, before the agent runs: what is
+ * sent meanwhile waits for it. When the agent does not answer, sandbox_confirm() tells why. */
 Sandbox *sandbox_create(const SandboxSpec *spec, GError **error);
+
+/* Waits until the sandbox is complete. FALSE when one of its last steps failed, as for sandbox_create(). May be called again. */
+gboolean sandbox_confirm(Sandbox *sandbox, GError **error);
 
 /* Borrowed: the connected socket to the agent (nothing sent yet), and a directory descriptor of /workspace. The latter works
  * until sandbox_free(), also after sandbox_kill(). */
@@ -80,6 +88,7 @@ int sandbox_workspace_fd(const Sandbox *sandbox);
 int sandbox_workspace_owner(const Sandbox *sandbox);
 
 const SandboxReceipt *sandbox_receipt(const Sandbox *sandbox);
+/* None before sandbox_confirm(). */
 const SandboxStep *sandbox_steps(const Sandbox *sandbox, gsize *n_steps);
 
 /* Kills everything in the sandbox and waits until all of its processes are gone: after it /workspace changes no more. */

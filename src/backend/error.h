@@ -3,12 +3,12 @@
 #include <glib.h>
 
 /* The one error domain above the libc-only rooms. Each code is a row: name, the word users and clients see, exit status. */
-#define HUTCH_ERRORS(X)                      \
-    X(USAGE, "bad_usage", 2)                 \
-    X(BAD_INPUT, "bad_input", 2)             \
-    X(UNENFORCEABLE, "unenforceable", 125)   \
-    X(SANDBOX, "sandbox_failed", 125)        \
-    X(AGENT, "agent_failed", 125)            \
+#define HUTCH_ERRORS(X)                                                                            \
+    X(USAGE, "bad_usage", 2)                                                                       \
+    X(BAD_INPUT, "bad_input", 2)                                                                   \
+    X(UNENFORCEABLE, "unenforceable", 125)                                                         \
+    X(SANDBOX, "sandbox_failed", 125)                                                              \
+    X(AGENT, "agent_failed", 125)                                                                  \
     X(IO, "io_failed", 125)
 
 typedef enum {

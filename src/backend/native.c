@@ -29,6 +29,7 @@ struct Sandbox {
     int agent;
     int workspace;
     int workspace_owner;
+    gboolean confirmed;
     struct launch_request request;
     SandboxReceipt receipt;
     SandboxStep steps[LAUNCH_N_STEPS];
@@ -78,7 +79,8 @@ static const struct {
 #undef X
 };
 
-static const char *const namespaces[] = {"user", "pid", "mount", "network", "ipc", "uts", "cgroup", NULL};
+static const char *const namespaces[] = {"user", "pid", "mount",  "network",
+                                         "ipc",  "uts", "cgroup", NULL};
 
 void limit_bounds(LimitKind kind, uint64_t *least, uint64_t *most)
 {
@@ -113,8 +115,10 @@ static char *find_program(const char *name, GError **error)
     g_autofree char *path = g_build_filename(HUTCH_LIBEXECDIR, name, NULL);
     if (access(path, X_OK) == 0)
         return g_steal_pointer(&path);
-    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
-                "%s is missing: it belongs beside hutch or at %s; build all of hutch (make) or install it again", name, path);
+    g_set_error(
+        error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+        "%s is missing: it belongs beside hutch or at %s; build all of hutch (make) or install it again",
+        name, path);
     return NULL;
 }
 
@@ -128,16 +132,19 @@ static char *default_state_dir(GError **error)
     const char *home = g_get_home_dir();
     if (home && home[0] == '/')
         return g_build_filename(home, ".local", "state", "hutch", NULL);
-    g_set_error_literal(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
-                        "there is no place for the state of runs: set XDG_STATE_HOME or give --state-dir");
+    g_set_error_literal(
+        error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+        "there is no place for the state of runs: set XDG_STATE_HOME or give --state-dir");
     return NULL;
 }
 
-static gboolean start_launcher(Sandbox *sandbox, const char *launcher, const char *agent, const char *state_dir, GError **error)
+static gboolean start_launcher(Sandbox *sandbox, const char *launcher, const char *agent,
+                               const char *state_dir, GError **error)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "starting the launcher: socketpair: %s", g_strerror(errno));
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+                    "starting the launcher: socketpair: %s", g_strerror(errno));
         return FALSE;
     }
     sandbox->launcher = pair[0];
@@ -146,7 +153,8 @@ static gboolean start_launcher(Sandbox *sandbox, const char *launcher, const cha
     char *envp[] = {NULL};
     pid_t pid = process_spawn(launcher, argv, envp, child, LAUNCHER_FD);
     if (pid < 0) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "starting %s: %s", launcher, g_strerror(-pid));
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "starting %s: %s", launcher,
+                    g_strerror(-pid));
         return FALSE;
     }
     return TRUE;
@@ -158,48 +166,60 @@ static void parse_fault(const char *fault, struct launch_request *request)
     const char *at = fault ? strchr(fault, '@') : NULL;
     for (int i = 0; at && i < LAUNCH_N_STEPS; i++) {
         if (strcmp(at + 1, step_rows[i].name) == 0) {
-            request->fault = g_str_has_prefix(fault, "launcher@") ? LAUNCH_FAULT_LAUNCHER : LAUNCH_FAULT_HUTCH;
+            request->fault =
+                g_str_has_prefix(fault, "launcher@") ? LAUNCH_FAULT_LAUNCHER : LAUNCH_FAULT_HUTCH;
             request->fault_step = (uint32_t)i;
         }
     }
 }
 
-/* Sends a request and waits for its answer; the descriptors that come with it are stored in `fds`. */
-static gboolean ask(Sandbox *sandbox, uint32_t type, struct launch_reply *reply, int *fds, size_t *n_fds, GError **error)
+/* Waits for the launcher's next answer; the descriptors that come with it are stored in `fds`. */
+static gboolean receive_reply(Sandbox *sandbox, struct launch_reply *reply, int *fds, size_t *n_fds,
+                              GError **error)
 {
-    sandbox->request.type = type;
-    int r = fd_send_message(sandbox->launcher, &sandbox->request, sizeof(sandbox->request), NULL, 0);
-    /* A launcher that could not even begin has answered already and is gone (EPIPE): its answer is still there to read. */
-    if (r < 0 && r != -EPIPE) {
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "talking to the launcher: %s", g_strerror(-r));
-        return FALSE;
-    }
     struct pollfd poll_fd = {.fd = sandbox->launcher, .events = POLLIN};
     int ready;
     do {
         ready = poll(&poll_fd, 1, REPLY_WAIT_MS);
     } while (ready < 0 && errno == EINTR);
     if (ready == 0) {
-        g_set_error_literal(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "the launcher does not answer; see dmesg");
+        g_set_error_literal(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+                            "the launcher does not answer; see dmesg");
         return FALSE;
     }
     ssize_t n = fd_receive_message(sandbox->launcher, reply, sizeof(*reply), fds, n_fds);
     if (n != (ssize_t)sizeof(*reply) || reply->size != sizeof(*reply)) {
         for (size_t i = 0; n > 0 && i < *n_fds; i++)
             close(fds[i]);
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "the launcher died before it answered%s%s; what it left is removed by "
-                    "the next run", n < 0 ? ": " : "", n < 0 ? g_strerror((int)-n) : "");
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+                    "the launcher died before it answered%s%s; what it left is removed by "
+                    "the next run",
+                    n < 0 ? ": " : "", n < 0 ? g_strerror((int)-n) : "");
         return FALSE;
     }
     reply->detail[sizeof(reply->detail) - 1] = '\0';
     if (reply->error < 0) {
         guint step = MIN(reply->step, (guint)LAUNCH_N_STEPS - 1);
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "%s failed (step %s%s%s): %s; to mend it: %s", step_rows[step].doing,
-                    step_rows[step].name, reply->detail[0] ? ", " : "", reply->detail, g_strerror(-reply->error),
-                    step_rows[step].mend);
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+                    "%s failed (step %s%s%s): %s; to mend it: %s", step_rows[step].doing,
+                    step_rows[step].name, reply->detail[0] ? ", " : "", reply->detail,
+                    g_strerror(-reply->error), step_rows[step].mend);
         return FALSE;
     }
     return TRUE;
+}
+
+static gboolean send_request(Sandbox *sandbox, uint32_t type, GError **error)
+{
+    sandbox->request.type = type;
+    int r =
+        fd_send_message(sandbox->launcher, &sandbox->request, sizeof(sandbox->request), NULL, 0);
+    /* A launcher that could not even begin has answered already and is gone (EPIPE): its answer is still there to read. */
+    if (r == 0 || r == -EPIPE)
+        return TRUE;
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "talking to the launcher: %s",
+                g_strerror(-r));
+    return FALSE;
 }
 
 static void fill_receipt(Sandbox *sandbox, const struct launch_reply *reply)
@@ -213,7 +233,8 @@ static void fill_receipt(Sandbox *sandbox, const struct launch_reply *reply)
     receipt->notes = g_ptr_array_new_with_free_func(g_free);
     gboolean v1 = FALSE, v2 = FALSE;
     for (int i = 0; i < N_LIMITS; i++) {
-        guint how = reply->how[i] < G_N_ELEMENTS(how_words) ? reply->how[i] : (guint)LAUNCH_HOW_NOTHING;
+        guint how =
+            reply->how[i] < G_N_ELEMENTS(how_words) ? reply->how[i] : (guint)LAUNCH_HOW_NOTHING;
         guint why = reply->why[i] < G_N_ELEMENTS(why_rows) ? reply->why[i] : (guint)LAUNCH_WHY_NONE;
         v1 |= how == LAUNCH_HOW_CGROUP1;
         v2 |= how == LAUNCH_HOW_CGROUP2;
@@ -226,11 +247,8 @@ static void fill_receipt(Sandbox *sandbox, const struct launch_reply *reply)
     }
     receipt->cgroup = v1 && v2 ? "v1+v2" : v2 ? "v2" : v1 ? "v1" : "none";
     if (receipt->agent_shares_uid)
-        g_ptr_array_add(receipt->notes, g_strdup("agent_shares_uid: one user id serves the agent and the code"));
-    for (guint i = 0; i < reply->n_steps && i < LAUNCH_N_STEPS; i++) {
-        guint step = MIN(reply->steps[i].step, (guint)LAUNCH_N_STEPS - 1);
-        sandbox->steps[sandbox->n_steps++] = (SandboxStep){step_rows[step].who, step_rows[step].name, reply->steps[i].us};
-    }
+        g_ptr_array_add(receipt->notes,
+                        g_strdup("agent_shares_uid: one user id serves the agent and the code"));
 }
 
 /* A limit that was asked for holds, or nothing runs. */
@@ -240,9 +258,10 @@ static gboolean check_asked(const Sandbox *sandbox, const SandboxSpec *spec, GEr
         const LimitReceipt *limit = &sandbox->receipt.limits[i];
         if (!spec->limits[i].asked || limit->enforced)
             continue;
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_UNENFORCEABLE,
-                    "%s cannot be enforced here: %s; or run with --best-effort, without the guarantee", limit_rows[i].option,
-                    limit->note ? limit->note : "nothing on this host can do it");
+        g_set_error(
+            error, HUTCH_ERROR, HUTCH_ERROR_UNENFORCEABLE,
+            "%s cannot be enforced here: %s; or run with --best-effort, without the guarantee",
+            limit_rows[i].option, limit->note ? limit->note : "nothing on this host can do it");
         return FALSE;
     }
     return TRUE;
@@ -252,12 +271,15 @@ Sandbox *sandbox_create(const SandboxSpec *spec, GError **error)
 {
     g_autofree char *launcher = find_program("hutch-launcher", error);
     g_autofree char *agent = launcher ? find_program("hutch-agent", error) : NULL;
-    g_autofree char *state_dir = !agent ? NULL : spec->state_dir ? g_canonicalize_filename(spec->state_dir, NULL) : default_state_dir(error);
+    g_autofree char *state_dir = !agent            ? NULL
+                                 : spec->state_dir ? g_canonicalize_filename(spec->state_dir, NULL)
+                                                   : default_state_dir(error);
     if (!state_dir)
         return NULL;
     g_autoptr(Sandbox) sandbox = g_new0(Sandbox, 1);
     sandbox->launcher = sandbox->agent = sandbox->workspace = -1;
-    sandbox->request = (struct launch_request){.size = sizeof(sandbox->request), .version = LAUNCH_VERSION};
+    sandbox->request =
+        (struct launch_request){.size = sizeof(sandbox->request), .version = LAUNCH_VERSION};
     for (int i = 0; i < N_LIMITS; i++)
         sandbox->request.limits[i] = spec->limits[i].value;
     parse_fault(spec->fault, &sandbox->request);
@@ -267,10 +289,12 @@ Sandbox *sandbox_create(const SandboxSpec *spec, GError **error)
     struct launch_reply reply = {0};
     int fds[LAUNCH_N_FDS];
     size_t n_fds = LAUNCH_N_FDS;
-    if (!ask(sandbox, LAUNCH_CREATE, &reply, fds, &n_fds, error))
+    if (!send_request(sandbox, LAUNCH_CREATE, error) ||
+        !receive_reply(sandbox, &reply, fds, &n_fds, error))
         return NULL;
     if (n_fds != LAUNCH_N_FDS) {
-        g_set_error_literal(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX, "the launcher answered without its descriptors");
+        g_set_error_literal(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
+                            "the launcher answered without its descriptors");
         return NULL;
     }
     sandbox->agent = fds[LAUNCH_FD_AGENT];
@@ -280,6 +304,23 @@ Sandbox *sandbox_create(const SandboxSpec *spec, GError **error)
     if (!check_asked(sandbox, spec, error))
         return NULL;
     return g_steal_pointer(&sandbox);
+}
+
+gboolean sandbox_confirm(Sandbox *sandbox, GError **error)
+{
+    if (sandbox->confirmed)
+        return TRUE;
+    struct launch_reply reply = {0};
+    size_t n_fds = 0;
+    if (!receive_reply(sandbox, &reply, NULL, &n_fds, error))
+        return FALSE;
+    sandbox->confirmed = TRUE;
+    for (guint i = 0; i < reply.n_steps && i < LAUNCH_N_STEPS; i++) {
+        guint step = MIN(reply.steps[i].step, (guint)LAUNCH_N_STEPS - 1);
+        sandbox->steps[sandbox->n_steps++] =
+            (SandboxStep){step_rows[step].who, step_rows[step].name, reply.steps[i].us};
+    }
+    return TRUE;
 }
 
 int sandbox_agent_fd(const Sandbox *sandbox)
@@ -312,7 +353,8 @@ gboolean sandbox_kill(Sandbox *sandbox, GError **error)
 {
     struct launch_reply reply = {0};
     size_t n_fds = 0;
-    return ask(sandbox, LAUNCH_KILL, &reply, NULL, &n_fds, error);
+    return sandbox_confirm(sandbox, error) && send_request(sandbox, LAUNCH_KILL, error) &&
+           receive_reply(sandbox, &reply, NULL, &n_fds, error);
 }
 
 void sandbox_free(Sandbox *sandbox)

@@ -30,7 +30,8 @@ int dir_reader_next(struct dir_reader *reader, struct dir_entry *entry)
             reader->size = (size_t)n;
             reader->at = 0;
         }
-        const struct linux_dirent64 *raw = (const struct linux_dirent64 *)(reader->buffer + reader->at);
+        const struct linux_dirent64 *raw =
+            (const struct linux_dirent64 *)(reader->buffer + reader->at);
         reader->at += raw->record_size;
         if (strcmp(raw->name, ".") == 0 || strcmp(raw->name, "..") == 0)
             continue;

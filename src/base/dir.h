@@ -12,7 +12,7 @@ struct dir_reader {
 };
 
 struct dir_entry {
-    const char *name; /* valid until the next call */
+    const char *name;   /* valid until the next call */
     unsigned char type; /* DT_DIR, DT_REG, ...; DT_UNKNOWN where the file system does not tell */
 };
 

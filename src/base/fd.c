@@ -131,7 +131,8 @@ ssize_t fd_receive_message(int socket, void *data, size_t size, int *fds, size_t
 
     int received[FD_MESSAGE_MAX];
     size_t count = 0;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header;
+         header = CMSG_NXTHDR(&message, header)) {
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
             continue;
         size_t n_here = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);

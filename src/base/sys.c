@@ -52,7 +52,8 @@ int sys_move_mount(int from_dirfd, const char *from, int to_dirfd, const char *t
 int sys_mount_setattr(int dirfd, const char *path, unsigned flags, struct mount_attr *attr)
 {
     enum { MOUNT_ATTR_BYTES = 32 }; /* MOUNT_ATTR_SIZE_VER0 */
-    return (int)result(syscall(SYS_mount_setattr, dirfd, path, flags, attr, (size_t)MOUNT_ATTR_BYTES));
+    return (int)result(
+        syscall(SYS_mount_setattr, dirfd, path, flags, attr, (size_t)MOUNT_ATTR_BYTES));
 }
 
 int sys_fsopen(const char *type, unsigned flags)
@@ -70,7 +71,8 @@ int sys_fsmount(int fd, unsigned flags, unsigned attributes)
     return (int)result(syscall(SYS_fsmount, fd, flags, attributes));
 }
 
-int sys_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
+int sys_mount(const char *source, const char *target, const char *type, unsigned long flags,
+              const char *data)
 {
     return (int)result(syscall(SYS_mount, source, target, type, flags, data));
 }

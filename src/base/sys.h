@@ -32,7 +32,8 @@ int sys_mount_setattr(int dirfd, const char *path, unsigned flags, struct mount_
 int sys_fsopen(const char *type, unsigned flags);
 int sys_fsconfig(int fd, unsigned command, const char *key, const char *value, int aux);
 int sys_fsmount(int fd, unsigned flags, unsigned attributes);
-int sys_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
+int sys_mount(const char *source, const char *target, const char *type, unsigned long flags,
+              const char *data);
 int sys_umount2(const char *target, int flags);
 int sys_pivot_root(const char *new_root, const char *put_old);
 

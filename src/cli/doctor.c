@@ -127,7 +127,7 @@ static json_t *report_sandbox(Report *report, const Options *options)
     g_autoptr(GError) failed = NULL;
     g_autoptr(Sandbox) sandbox = sandbox_create(&options->sandbox, &failed);
     Finding finding = {.state = FINDING_YES};
-    if (sandbox && run_true(sandbox, &failed)) {
+    if (sandbox && sandbox_confirm(sandbox, &failed) && run_true(sandbox, &failed)) {
         const SandboxReceipt *receipt = sandbox_receipt(sandbox);
         finding.found = g_strdup_printf("made, and `true` ran in it; %s",
                                         receipt->agent_shares_uid

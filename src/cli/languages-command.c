@@ -73,7 +73,7 @@ static gboolean ask_versions(const Options *options, const gboolean *present, GP
                              GError **error)
 {
     g_autoptr(Sandbox) sandbox = sandbox_create(&options->sandbox, error);
-    if (!sandbox)
+    if (!sandbox || !sandbox_confirm(sandbox, error))
         return FALSE;
     g_autoptr(AgentClient) client = agent_client_new(sandbox_agent_fd(sandbox));
     const Language *const *all = languages_all();

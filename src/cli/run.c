@@ -106,7 +106,8 @@ static gboolean command_not_executed(Run *run, const AgentRefusal *refusal)
     return TRUE;
 }
 
-static gboolean start_program(Run *run, AgentClient *client, gboolean has_stdin, GError **error)
+static gboolean start_program(Run *run, Sandbox *sandbox, AgentClient *client, gboolean has_stdin,
+                              GError **error)
 {
     const Program *program = run->program;
     AgentRequest request = {
@@ -127,7 +128,8 @@ static gboolean start_program(Run *run, AgentClient *client, gboolean has_stdin,
     GError *failed = NULL;
     if (agent_client_start(client, &request, &refusal, &failed))
         return TRUE;
-    if (command_not_executed(run, &refusal))
+    /* An agent that never came to be is explained by who made it. */
+    if (command_not_executed(run, &refusal) || !sandbox_confirm(sandbox, error))
         g_error_free(failed);
     else
         g_propagate_error(error, failed);
@@ -161,12 +163,12 @@ static gboolean relay_program(Run *run, AgentClient *client, GError **error)
 
 /* Starts the program and follows it to its end. TRUE with run->outcome, also when the command could
  * not be executed. */
-static gboolean execute(Run *run, const Sandbox *sandbox, GError **error)
+static gboolean execute(Run *run, Sandbox *sandbox, GError **error)
 {
     g_autoptr(AgentClient) client = agent_client_new(sandbox_agent_fd(sandbox));
     gboolean code_is_stdin = run->options->program == PROGRAM_STDIN;
     gboolean has_stdin = !code_is_stdin && !is_null_device(STDIN_FILENO);
-    if (!start_program(run, client, has_stdin, error))
+    if (!start_program(run, sandbox, client, has_stdin, error))
         return run->not_started != NULL;
     step_done("start");
     gboolean relayed = relay_program(run, client, error);
@@ -326,6 +328,8 @@ static int run_program(Run *run, GError **error)
     int status = run_in_sandbox(run, sandbox, out_fd, error);
 
     /* The table is printed when all is done, and the steps are the sandbox's. */
+    if (options->sandbox.timing && !(error && *error) && !sandbox_confirm(sandbox, error))
+        status = 0;
     gsize n_steps;
     const SandboxStep *borrowed = sandbox_steps(sandbox, &n_steps);
     g_autofree SandboxStep *steps =

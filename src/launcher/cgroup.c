@@ -119,17 +119,20 @@ static bool may_make_groups(const char *parent)
 {
     char file[CGROUP_PATH_MAX + 16];
     snprintf(file, sizeof(file), "%s/cgroup.procs", parent);
-    return faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0 && faccessat(AT_FDCWD, file, W_OK, AT_EACCESS) == 0;
+    return faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0 &&
+           faccessat(AT_FDCWD, file, W_OK, AT_EACCESS) == 0;
 }
 
 /* Two controllers of one hierarchy are two names of one directory. */
 static bool is_same_directory(const char *a, const char *b)
 {
     struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
 }
 
-static bool add_dir(struct cgroup *cgroup, int version, const char *parent, const char *id, unsigned *index)
+static bool add_dir(struct cgroup *cgroup, int version, const char *parent, const char *id,
+                    unsigned *index)
 {
     for (unsigned i = 0; i < cgroup->n_dirs; i++) {
         if (is_same_directory(cgroup->dirs[i].parent, parent)) {
@@ -158,7 +161,8 @@ static unsigned v2_choose_parent(const char *mount, unsigned wanted, char parent
     while (best != wanted) {
         if (may_make_groups(path)) {
             unsigned mask = v2_controllers(path) & wanted;
-            if (__builtin_popcount(mask) > __builtin_popcount(best) && strlen(path) < CGROUP_PATH_MAX) {
+            if (__builtin_popcount(mask) > __builtin_popcount(best) &&
+                strlen(path) < CGROUP_PATH_MAX) {
                 best = mask;
                 strcpy(parent, path);
             }
@@ -234,7 +238,8 @@ enum { CPU_PERIOD_US = 100000 };
 
 static const struct limit_row limit_rows[] = {
     {CGROUP_MEMORY, 1, "memory.limit_in_bytes", LAUNCH_MEMORY, NUMBER, false},
-    {CGROUP_MEMORY, 1, "memory.memsw.limit_in_bytes", LAUNCH_MEMORY, NUMBER, true}, /* after the one above: never below it */
+    {CGROUP_MEMORY, 1, "memory.memsw.limit_in_bytes", LAUNCH_MEMORY, NUMBER,
+     true}, /* after the one above: never below it */
     {CGROUP_PIDS, 1, "pids.max", LAUNCH_PIDS, NUMBER, false},
     {CGROUP_CPU, 1, "cpu.cfs_period_us", LAUNCH_CPU, PERIOD_V1, false},
     {CGROUP_CPU, 1, "cpu.cfs_quota_us", LAUNCH_CPU, QUOTA_V1, false},
@@ -248,25 +253,18 @@ static void format_limit(const struct limit_row *row, uint64_t value, char text[
 {
     unsigned long long number = value;
     switch (row->form) {
-    case NUMBER:
-        snprintf(text, 64, "%llu", number);
-        break;
-    case ZERO:
-        snprintf(text, 64, "0");
-        break;
-    case PERIOD_V1:
-        snprintf(text, 64, "%d", CPU_PERIOD_US);
-        break;
-    case QUOTA_V1:
-        snprintf(text, 64, "%llu", number * CPU_PERIOD_US / 1000);
-        break;
+    case NUMBER: snprintf(text, 64, "%llu", number); break;
+    case ZERO: snprintf(text, 64, "0"); break;
+    case PERIOD_V1: snprintf(text, 64, "%d", CPU_PERIOD_US); break;
+    case QUOTA_V1: snprintf(text, 64, "%llu", number * CPU_PERIOD_US / 1000); break;
     case QUOTA_V2:
         snprintf(text, 64, "%llu %d", number * CPU_PERIOD_US / 1000, CPU_PERIOD_US);
         break;
     }
 }
 
-static int set_limits(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMITS], char detail[108])
+static int set_limits(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMITS],
+                      char detail[108])
 {
     for (size_t i = 0; i < sizeof(limit_rows) / sizeof(limit_rows[0]); i++) {
         const struct limit_row *row = &limit_rows[i];
@@ -305,14 +303,15 @@ static int make_v2(struct cgroup *cgroup, struct cgroup_dir *dir, int group, uid
     if (cgroup->agent_group < 0 || dir->fd < 0)
         return -errno;
     /* The agent may clone into `code`, and make groups of its own below it. */
-    if (owner != (uid_t)-1 &&
-        (fchownat(group, "cgroup.procs", owner, owner, 0) < 0 || fchownat(dir->fd, "cgroup.procs", owner, owner, 0) < 0 ||
-         fchown(dir->fd, owner, owner) < 0))
+    if (owner != (uid_t)-1 && (fchownat(group, "cgroup.procs", owner, owner, 0) < 0 ||
+                               fchownat(dir->fd, "cgroup.procs", owner, owner, 0) < 0 ||
+                               fchown(dir->fd, owner, owner) < 0))
         return -errno;
     return 0;
 }
 
-int cgroup_create(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMITS], uid_t owner, char detail[108])
+int cgroup_create(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMITS], uid_t owner,
+                  char detail[108])
 {
     for (unsigned i = 0; i < cgroup->n_dirs; i++) {
         struct cgroup_dir *dir = &cgroup->dirs[i];
@@ -360,7 +359,8 @@ static const struct handle_row handle_rows[] = {
     {"pids_events", CGROUP_PIDS, {NULL, "pids.events", "pids.events"}, O_RDONLY},
 };
 
-int cgroup_open_handles(const struct cgroup *cgroup, struct cgroup_handle handles[CGROUP_MAX_HANDLES])
+int cgroup_open_handles(const struct cgroup *cgroup,
+                        struct cgroup_handle handles[CGROUP_MAX_HANDLES])
 {
     int n = 0;
     for (unsigned i = 0; i < cgroup->n_dirs; i++) {
@@ -376,7 +376,8 @@ int cgroup_open_handles(const struct cgroup *cgroup, struct cgroup_handle handle
         int index = cgroup->dir_of[row->controller];
         if (index < 0)
             continue;
-        int fd = openat(cgroup->dirs[index].fd, row->file[cgroup->dirs[index].version], row->flags | O_CLOEXEC);
+        int fd = openat(cgroup->dirs[index].fd, row->file[cgroup->dirs[index].version],
+                        row->flags | O_CLOEXEC);
         if (fd < 0 && errno == ENOENT)
             continue; /* memory.peak came with 5.19; the agent then does not report a peak */
         if (fd < 0)

@@ -19,19 +19,19 @@ enum {
 
 /* One directory of ours in one hierarchy. */
 struct cgroup_dir {
-    int version;                 /* 1 or 2 */
+    int version; /* 1 or 2 */
     char parent[CGROUP_PATH_MAX];
-    char path[CGROUP_PATH_MAX];  /* absolute; "hutch-ID" below the parent */
-    int fd;                      /* the group of the code: v1 the directory itself, v2 its `code` */
+    char path[CGROUP_PATH_MAX]; /* absolute; "hutch-ID" below the parent */
+    int fd;                     /* the group of the code: v1 the directory itself, v2 its `code` */
 };
 
 struct cgroup {
     struct cgroup_dir dirs[CGROUP_N_CONTROLLERS + 1];
     unsigned n_dirs;
-    int dir_of[CGROUP_N_CONTROLLERS]; /* index into dirs, -1: not to be had */
+    int dir_of[CGROUP_N_CONTROLLERS];  /* index into dirs, -1: not to be had */
     uint8_t why[CGROUP_N_CONTROLLERS]; /* enum launch_why, when it is not */
     bool swap_uncounted;
-    int agent_group;                  /* v2: directory of `agent`, for CLONE_INTO_CGROUP; else -1 */
+    int agent_group; /* v2: directory of `agent`, for CLONE_INTO_CGROUP; else -1 */
 };
 
 /* Finds where groups can be made and names them after `id`; makes nothing yet, so that the record can be written first. */
@@ -39,7 +39,8 @@ void cgroup_plan(struct cgroup *cgroup, const char *id);
 
 /* Makes the groups and sets the limits. `owner` is the host uid and gid of the sandbox's root, which may clone into the group of the
  * code (v2); (uid_t)-1 for an ordinary user. A controller that turns out not to be had gets its `why`, that is no error. */
-int cgroup_create(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMITS], uid_t owner, char detail[108]);
+int cgroup_create(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMITS], uid_t owner,
+                  char detail[108]);
 
 bool cgroup_needs_clone_into(const struct cgroup *cgroup);
 
@@ -49,7 +50,8 @@ struct cgroup_handle {
     int fd;          /* owned by the caller */
 };
 enum { CGROUP_MAX_HANDLES = 8 };
-int cgroup_open_handles(const struct cgroup *cgroup, struct cgroup_handle handles[CGROUP_MAX_HANDLES]);
+int cgroup_open_handles(const struct cgroup *cgroup,
+                        struct cgroup_handle handles[CGROUP_MAX_HANDLES]);
 
 /* Lifts the processor limit: what is being killed needs time to die. */
 void cgroup_unthrottle(const struct cgroup *cgroup);

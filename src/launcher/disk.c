@@ -42,8 +42,21 @@ static int run_mkfs(int image_fd)
     static const char *const programs[] = {"/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"};
     enum { IMAGE_FD = 3 };
     char target[] = "/proc/self/fd/3";
-    char *const argv[] = {"mkfs.ext4", "-q", "-F", "-b", "4096", "-i", "16384", "-m", "0", "-O", "^has_journal,^resize_inode,uninit_bg", "-E",
-                          "nodiscard,lazy_itable_init=1,root_owner=1000:1000", target, NULL};
+    char *const argv[] = {"mkfs.ext4",
+                          "-q",
+                          "-F",
+                          "-b",
+                          "4096",
+                          "-i",
+                          "16384",
+                          "-m",
+                          "0",
+                          "-O",
+                          "^has_journal,^resize_inode,uninit_bg",
+                          "-E",
+                          "nodiscard,lazy_itable_init=1,root_owner=1000:1000",
+                          target,
+                          NULL};
     char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
     pid_t pid = -ENOENT;
     for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) && pid == -ENOENT; i++)
@@ -59,7 +72,8 @@ static int attach_loop(int image_fd, char device[32])
 {
     autofd control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     if (control < 0)
-        return errno == ENOENT || errno == EPERM || errno == EACCES || errno == ENXIO ? -ENODEV : -errno;
+        return errno == ENOENT || errno == EPERM || errno == EACCES || errno == ENXIO ? -ENODEV
+                                                                                      : -errno;
     struct loop_config config = {
         .fd = (uint32_t)image_fd,
         .block_size = 4096,
@@ -72,7 +86,8 @@ static int attach_loop(int image_fd, char device[32])
         snprintf(device, 32, "/dev/loop%d", number);
         autofd loop = open(device, O_RDWR | O_CLOEXEC);
         if (loop < 0)
-            return errno == ENOENT || errno == EPERM || errno == EACCES || errno == ENXIO ? -ENODEV : -errno;
+            return errno == ENOENT || errno == EPERM || errno == EACCES || errno == ENXIO ? -ENODEV
+                                                                                          : -errno;
         if (ioctl(loop, LOOP_CONFIGURE, &config) == 0)
             return fd_steal(&loop);
         if (errno != EBUSY)
@@ -96,7 +111,8 @@ static int mount_detached(const char *device)
         r = sys_fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
     if (r < 0)
         return r;
-    return sys_fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
+    return sys_fsmount(context, FSMOUNT_CLOEXEC,
+                       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
 }
 
 /* A fresh /workspace is empty. The last close of the mount writes it back to the image. */
@@ -235,7 +251,9 @@ int disk_idmap(struct disk *disk, int userns_fd)
 void disk_discard(struct disk *disk)
 {
     if (disk->directory_fd >= 0) {
-        enum { NO_LOG_FLUSH = 2 }; /* EXT4_GOING_FLAGS_NOLOGFLUSH; the kernel exports no header with it */
+        enum {
+            NO_LOG_FLUSH = 2
+        }; /* EXT4_GOING_FLAGS_NOLOGFLUSH; the kernel exports no header with it */
         uint32_t how = NO_LOG_FLUSH;
         /* Failing only means that the pages are written first. musl's request is an int. */
         (void)ioctl(disk->directory_fd, (int)_IOR('X', 125, uint32_t), &how);

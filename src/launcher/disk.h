@@ -16,7 +16,8 @@ void disk_init(struct disk *disk);
 /* `templates_fd`: directory where formatted images are kept. `state_fd`: on the file system that holds the images.
  * Returns 0, -errno, or LAUNCH_WHY_NO_LOOP / _NO_MKFS (positive): this host cannot, use a tmpfs. -ENOSPC: the host has less free space
  * than `bytes` and a floor. */
-int disk_create(struct disk *disk, int templates_fd, int state_fd, uint64_t bytes, char detail[108]);
+int disk_create(struct disk *disk, int templates_fd, int state_fd, uint64_t bytes,
+                char detail[108]);
 
 /* Maps ids on disk to those of the user namespace `userns_fd` (mount_setattr(2), MOUNT_ATTR_IDMAP, Linux 5.12). */
 int disk_idmap(struct disk *disk, int userns_fd);

@@ -50,7 +50,8 @@ int ids_write_maps(const struct id_slot *slot, pid_t pid)
     if (dir < 0)
         return -errno;
     if (slot->lock_fd >= 0) {
-        snprintf(uid_map, sizeof(uid_map), "0 %u %u\n", (unsigned)slot->base, (unsigned)IDS_SLOT_SIZE);
+        snprintf(uid_map, sizeof(uid_map), "0 %u %u\n", (unsigned)slot->base,
+                 (unsigned)IDS_SLOT_SIZE);
         strcpy(gid_map, uid_map);
     } else {
         /* The host's root must never be an id of a sandbox, whatever number it would have inside. */
@@ -58,7 +59,8 @@ int ids_write_maps(const struct id_slot *slot, pid_t pid)
             return -EPERM;
         snprintf(uid_map, sizeof(uid_map), "%d %u 1\n", (int)IDS_CODE, (unsigned)geteuid());
         snprintf(gid_map, sizeof(gid_map), "%d %u 1\n", (int)IDS_CODE, (unsigned)getegid());
-        int r = fd_write_file_at(dir, "setgroups", "deny"); /* user_namespaces(7): before a gid_map without CAP_SETGID */
+        int r = fd_write_file_at(
+            dir, "setgroups", "deny"); /* user_namespaces(7): before a gid_map without CAP_SETGID */
         if (r < 0)
             return r;
     }

@@ -18,8 +18,9 @@ enum {
 };
 
 struct id_slot {
-    int lock_fd;   /* -1: an ordinary user's sandbox, whose one id is the user's */
-    unsigned slot; /* the lowest one that was free; without a lock a small number to spread load by */
+    int lock_fd; /* -1: an ordinary user's sandbox, whose one id is the user's */
+    unsigned
+        slot; /* the lowest one that was free; without a lock a small number to spread load by */
     uid_t base;
 };
 

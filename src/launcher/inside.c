@@ -60,7 +60,8 @@ static int wait_for_maps(struct inside *inside)
 static int step_identity(struct inside *inside)
 {
     umask(022);
-    if (!is_single_id(inside) && (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0))
+    if (!is_single_id(inside) &&
+        (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0))
         return -errno;
     /* After the change of ids, which clears it. The launcher may have died before: then `sync` is at its end, and the next wait
      * on it ends this process. */
@@ -144,7 +145,8 @@ static int step_workspace(struct inside *inside)
 {
     int r = receive_resources(inside);
     if (r == 0)
-        r = root_workspace(inside->workspace_mount, inside->sandbox->request.limits[LAUNCH_DISK], inside->detail);
+        r = root_workspace(inside->workspace_mount, inside->sandbox->request.limits[LAUNCH_DISK],
+                           inside->detail);
     if (r < 0 || inside->workspace_mount >= 0)
         return r;
     /* The client reaches a tmpfs through a descriptor of this mount. */
@@ -210,10 +212,10 @@ static int become_agent(struct inside *inside)
     char *argv[34];
     int n = 0, n_text = 0;
     argv[n++] = "hutch-agent";
-#define ARGUMENT(...) \
-    do { \
-        snprintf(text[n_text], sizeof(text[0]), __VA_ARGS__); \
-        argv[n++] = text[n_text++]; \
+#define ARGUMENT(...)                                                                              \
+    do {                                                                                           \
+        snprintf(text[n_text], sizeof(text[0]), __VA_ARGS__);                                      \
+        argv[n++] = text[n_text++];                                                                \
     } while (0)
 
     int spool = memfd_create("spool", MFD_CLOEXEC);
@@ -238,17 +240,21 @@ static int become_agent(struct inside *inside)
         if (r < 0)
             return r;
         if (strcmp(handle->key, "tasks") == 0)
-            snprintf(tasks + strlen(tasks), sizeof(tasks) - strlen(tasks), "%s%d", tasks[0] ? "," : "tasks=", handle->fd);
+            snprintf(tasks + strlen(tasks), sizeof(tasks) - strlen(tasks), "%s%d",
+                     tasks[0] ? "," : "tasks=", handle->fd);
         else
             ARGUMENT("%s=%d", handle->key, handle->fd);
     }
     if (tasks[0])
         ARGUMENT("%s", tasks);
-    ARGUMENT("cgroup=%s", inside->n_handles == 0 ? "none" : cgroup_needs_clone_into(&sandbox->cgroup) ? "v2" : "v1");
+    ARGUMENT("cgroup=%s", inside->n_handles == 0                      ? "none"
+                          : cgroup_needs_clone_into(&sandbox->cgroup) ? "v2"
+                                                                      : "v1");
 
     /* Where the cgroup counts processes the rlimit is only a net behind it. */
     bool pids_counted = sandbox->cgroup.dir_of[CGROUP_PIDS] >= 0;
-    ARGUMENT("nproc=%llu", (unsigned long long)(pids_counted ? 2 * limits[LAUNCH_PIDS] + 64 : limits[LAUNCH_PIDS] + 1));
+    ARGUMENT("nproc=%llu", (unsigned long long)(pids_counted ? 2 * limits[LAUNCH_PIDS] + 64
+                                                             : limits[LAUNCH_PIDS] + 1));
     ARGUMENT("nofile=%llu", (unsigned long long)limits[LAUNCH_OPEN_FILES]);
     /* A little more than the disk, so that a full one is ENOSPC, as programs expect, and not EFBIG. */
     ARGUMENT("fsize_bytes=%llu", (unsigned long long)limits[LAUNCH_DISK] + (1 << 20));
@@ -285,7 +291,8 @@ static const struct {
     {LAUNCH_STEP_DESCRIPTORS, step_descriptors},
 };
 
-static void fail(struct sandbox *sandbox, enum launch_step step, int error) __attribute__((noreturn));
+static void fail(struct sandbox *sandbox, enum launch_step step, int error)
+    __attribute__((noreturn));
 static void fail(struct sandbox *sandbox, enum launch_step step, int error)
 {
     sandbox->report->step = step;
@@ -308,7 +315,8 @@ static void stop_at_fault(struct inside *inside, enum launch_step step)
 void inside_run(struct sandbox *sandbox, int sync, int agent_connection)
 {
     static struct inside inside;
-    inside = (struct inside){.sandbox = sandbox, .sync = sync, .connection = agent_connection, .workspace_mount = -1};
+    inside = (struct inside){
+        .sandbox = sandbox, .sync = sync, .connection = agent_connection, .workspace_mount = -1};
     inside.detail = sandbox->report->detail;
     signal(SIGPIPE, SIG_IGN);
     /* The copies of the launcher's own ends: with one of them open, the end of the launcher would never be seen here, nor by its client. */
@@ -319,7 +327,8 @@ void inside_run(struct sandbox *sandbox, int sync, int agent_connection)
     int r = wait_for_maps(&inside);
     if (r < 0)
         fail(sandbox, LAUNCH_STEP_ID_MAPS, r);
-    sandbox_step(sandbox, sandbox->report, LAUNCH_STEP_ID_MAPS); /* waited for; not counted as a step of this side */
+    sandbox_step(sandbox, sandbox->report,
+                 LAUNCH_STEP_ID_MAPS); /* waited for; not counted as a step of this side */
     sandbox->report->n_steps = 0;
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         r = steps[i].run(&inside);

@@ -8,8 +8,9 @@ void inside_run(struct sandbox *sandbox, int sync, int agent_connection) __attri
 
 /* Messages on `sync`: one byte, descriptors with it where said. */
 enum inside_message {
-    INSIDE_MAPS = 'm',       /* launcher: the id maps are written */
-    INSIDE_RESOURCES = 'r',  /* launcher: cgroup descriptors (cgroup.h order), then the workspace's mount when there is one */
-    INSIDE_WORKSPACE = 'w',  /* child: with a directory descriptor of the tmpfs at /workspace */
-    INSIDE_FAULT = 'f',      /* child: the test hook's step is reached */
+    INSIDE_MAPS = 'm', /* launcher: the id maps are written */
+    INSIDE_RESOURCES =
+        'r', /* launcher: cgroup descriptors (cgroup.h order), then the workspace's mount when there is one */
+    INSIDE_WORKSPACE = 'w', /* child: with a directory descriptor of the tmpfs at /workspace */
+    INSIDE_FAULT = 'f',     /* child: the test hook's step is reached */
 };

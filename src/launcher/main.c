@@ -73,9 +73,11 @@ static int open_directory(const char *path, mode_t mode)
 
 static void send_reply(struct sandbox *sandbox, const struct launch_reply *reply, bool with_fds)
 {
-    int fds[LAUNCH_N_FDS] = {[LAUNCH_FD_AGENT] = sandbox->agent, [LAUNCH_FD_WORKSPACE] = sandbox->workspace};
+    int fds[LAUNCH_N_FDS] = {
+        [LAUNCH_FD_AGENT] = sandbox->agent, [LAUNCH_FD_WORKSPACE] = sandbox->workspace};
     /* A client that is gone is seen by the next read. */
-    (void)fd_send_message(LAUNCHER_CLIENT_FD, reply, sizeof(*reply), fds, with_fds ? LAUNCH_N_FDS : 0);
+    (void)fd_send_message(LAUNCHER_CLIENT_FD, reply, sizeof(*reply), fds,
+                          with_fds ? LAUNCH_N_FDS : 0);
 }
 
 static bool request_is_valid(const struct launch_request *request, struct launch_reply *reply)
@@ -89,8 +91,8 @@ static bool request_is_valid(const struct launch_request *request, struct launch
     };
     reply->error = -EINVAL;
     snprintf(reply->detail, sizeof(reply->detail), "request");
-    if (request->size != sizeof(*request) || request->version != LAUNCH_VERSION || request->reserved != 0 ||
-        request->fault > LAUNCH_FAULT_LAUNCHER)
+    if (request->size != sizeof(*request) || request->version != LAUNCH_VERSION ||
+        request->reserved != 0 || request->fault > LAUNCH_FAULT_LAUNCHER)
         return false;
     for (int i = 0; i < LAUNCH_N_LIMITS && request->type == LAUNCH_CREATE; i++) {
         snprintf(reply->detail, sizeof(reply->detail), "limit %d", i);
@@ -102,24 +104,30 @@ static bool request_is_valid(const struct launch_request *request, struct launch
     return true;
 }
 
-static void serve_create(struct sandbox *sandbox, const struct launcher *launcher, const struct launch_request *request,
-                         struct launch_reply *reply)
+static void serve_create(struct sandbox *sandbox, const struct launcher *launcher,
+                         const struct launch_request *request, struct launch_reply *reply)
 {
     if (sandbox->pidfd >= 0) {
         reply->error = -EBUSY;
         send_reply(sandbox, reply, false);
         return;
     }
-    int r = sandbox_create(sandbox, launcher, request, reply);
+    int r = sandbox_begin(sandbox, launcher, request, reply);
     send_reply(sandbox, reply, r == 0);
     fd_clear(&sandbox->agent);
+    if (r == 0) {
+        struct launch_reply outcome = {.size = sizeof(outcome), .workspace_owner = -1};
+        r = sandbox_finish(sandbox, &outcome);
+        send_reply(sandbox, &outcome, false);
+    }
     if (r == 0)
         sandbox_complete_record(sandbox);
     /* The client waits for nothing now. What cannot be swept stays recorded for the next one; `hutch doctor` shows it. */
     (void)record_sweep(launcher->state_fd);
 }
 
-static void serve_kill(struct sandbox *sandbox, const struct launch_request *request, struct launch_reply *reply)
+static void serve_kill(struct sandbox *sandbox, const struct launch_request *request,
+                       struct launch_reply *reply)
 {
     reply->step = LAUNCH_STEP_KILL;
     reply->error = sandbox_kill(sandbox);
@@ -141,14 +149,9 @@ static bool serve_request(struct sandbox *sandbox, const struct launcher *launch
         return false;
     }
     switch (request.type) {
-    case LAUNCH_CREATE:
-        serve_create(sandbox, launcher, &request, &reply);
-        return true;
-    case LAUNCH_KILL:
-        serve_kill(sandbox, &request, &reply);
-        return true;
-    default:
-        return false;
+    case LAUNCH_CREATE: serve_create(sandbox, launcher, &request, &reply); return true;
+    case LAUNCH_KILL: serve_kill(sandbox, &request, &reply); return true;
+    default: return false;
     }
 }
 
@@ -206,16 +209,19 @@ int main(int argc, char **argv)
         dprintf(STDERR_FILENO, "hutch-launcher is started by hutch, not by hand. See hutch(1).\n");
         return 2;
     }
-    struct launcher launcher = {.is_root = geteuid() == 0, .templates_fd = -1, .started_us = started_us};
+    struct launcher launcher = {
+        .is_root = geteuid() == 0, .templates_fd = -1, .started_us = started_us};
     int r = detach();
     if (r < 0)
         die("starting", r);
     /* Changing the effective uid for clone3 must not cost the capabilities (see sandbox.c). An ordinary user's launcher stays dumpable: the
      * child inherits that, and with it the right of this user to write its id maps. */
-    if (launcher.is_root && (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0))
+    if (launcher.is_root &&
+        (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0))
         die("securebits", -errno);
 
-    struct launch_reply reply = {.size = sizeof(reply), .step = LAUNCH_STEP_RECORD, .workspace_owner = -1};
+    struct launch_reply reply = {
+        .size = sizeof(reply), .step = LAUNCH_STEP_RECORD, .workspace_owner = -1};
     struct sandbox sandbox;
     sandbox_init(&sandbox);
     char directory[4096];

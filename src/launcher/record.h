@@ -10,8 +10,8 @@
 enum { RECORD_ID_MAX = 31 };
 
 struct record {
-    int fd;        /* locked; -1: none */
-    int dir_fd;    /* borrowed: the state directory */
+    int fd;     /* locked; -1: none */
+    int dir_fd; /* borrowed: the state directory */
     char name[RECORD_ID_MAX + 8];
 };
 

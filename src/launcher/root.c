@@ -49,7 +49,8 @@ static int make_file(const char *path, const char *text)
 
 /* Clones the mount at `source` (with AT_RECURSIVE: and those below it), adds `attributes` to it and puts it at `target`. Clearing
  * flags is never needed, and the kernel would refuse it to this user namespace. Links are followed: sources are the host's or our own. */
-static int bind_tree(const char *source, const char *target, unsigned recursive, uint64_t attributes)
+static int bind_tree(const char *source, const char *target, unsigned recursive,
+                     uint64_t attributes)
 {
     autofd tree = sys_open_tree(AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
     if (tree < 0)
@@ -62,18 +63,35 @@ static int bind_tree(const char *source, const char *target, unsigned recursive,
 }
 
 #define SYSTEM_FILES (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
-#define CLOSED (SYSTEM_FILES | MOUNT_ATTR_NOEXEC)
+#define CLOSED       (SYSTEM_FILES | MOUNT_ATTR_NOEXEC)
 
-static int mount_tmpfs(const char *target, unsigned long flags, uint64_t bytes, uint64_t inodes, const char *more)
+static int mount_tmpfs(const char *target, unsigned long flags, uint64_t bytes, uint64_t inodes,
+                       const char *more)
 {
     char options[128];
-    snprintf(options, sizeof(options), "size=%llu,nr_inodes=%llu,%s", (unsigned long long)bytes, (unsigned long long)inodes, more);
+    snprintf(options, sizeof(options), "size=%llu,nr_inodes=%llu,%s", (unsigned long long)bytes,
+             (unsigned long long)inodes, more);
     return sys_mount(TMPFS, target, TMPFS, flags, options);
 }
 
 static const char *const skeleton_dirs[] = {
-    "usr", "etc", "proc", "dev", "tmp", "home", "home/user", "workspace", "var", "run", "mnt", "dev/pts", "dev/shm",
-    "sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu",
+    "usr",
+    "etc",
+    "proc",
+    "dev",
+    "tmp",
+    "home",
+    "home/user",
+    "workspace",
+    "var",
+    "run",
+    "mnt",
+    "dev/pts",
+    "dev/shm",
+    "sys",
+    "sys/devices",
+    "sys/devices/system",
+    "sys/devices/system/cpu",
 };
 
 /* Top-level names that are links into /usr on a merged-usr host; where one is a directory of its own it is bound. */
@@ -125,21 +143,45 @@ int root_begin(char *detail)
  * matplotlibrc, and so on. Directories and large files are bound, small files copied, so that the mount table stays short. Absent
  * ones are passed over. */
 static const char *const etc_entries[] = {
-    "alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "fonts", "java-17-openjdk", "java-21-openjdk",
-    "matplotlibrc", "mime.types", "localtime", "timezone", "python3", "python3.11", "services", "protocols", "perl",
-    "php", "R", "terminfo", "inputrc", "magic", "os-release", "debian_version", "ImageMagick-6", "gai.conf",
+    "alternatives",
+    "ld.so.cache",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "fonts",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "matplotlibrc",
+    "mime.types",
+    "localtime",
+    "timezone",
+    "python3",
+    "python3.11",
+    "services",
+    "protocols",
+    "perl",
+    "php",
+    "R",
+    "terminfo",
+    "inputrc",
+    "magic",
+    "os-release",
+    "debian_version",
+    "ImageMagick-6",
+    "gai.conf",
 };
 
 static const struct {
     const char *path, *text;
 } etc_files[] = {
-    {"etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\nuser:x:1000:1000:user:/home/user:/bin/bash\n"
-                   "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+    {"etc/passwd",
+     "root:x:0:0:root:/root:/usr/sbin/nologin\nuser:x:1000:1000:user:/home/user:/bin/bash\n"
+     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
     {"etc/group", "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n"},
     {"etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"},
     {"etc/hostname", "sandbox\n"},
     {"etc/resolv.conf", ""},
-    {"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"},
+    {"etc/nsswitch.conf",
+     "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"},
 };
 
 enum { ETC_COPY_MAX = 8 * 1024 };
@@ -199,11 +241,13 @@ int root_etc(char *detail)
 
 /* Files that the host's root owns with mode 0400 (kcore, kmsg, kpage*, slabinfo ...) are closed already: that root has no id here. */
 static const char *const proc_masked_files[] = {
-    "proc/keys", "proc/key-users", "proc/interrupts", "proc/kallsyms", "proc/config.gz", "proc/modules",
-    "proc/timer_list", "proc/sched_debug", "proc/latency_stats",
+    "proc/keys",    "proc/key-users",  "proc/interrupts",  "proc/kallsyms",      "proc/config.gz",
+    "proc/modules", "proc/timer_list", "proc/sched_debug", "proc/latency_stats",
 };
-static const char *const proc_masked_dirs[] = {"proc/acpi", "proc/scsi", "proc/asound", "proc/driver", "proc/fs"};
-static const char *const proc_read_only[] = {"proc/sys", "proc/bus", "proc/irq", "proc/tty", "proc/sysrq-trigger"};
+static const char *const proc_masked_dirs[] = {"proc/acpi", "proc/scsi", "proc/asound",
+                                               "proc/driver", "proc/fs"};
+static const char *const proc_read_only[] = {"proc/sys", "proc/bus", "proc/irq", "proc/tty",
+                                             "proc/sysrq-trigger"};
 
 /* What this kernel's /proc does not have needs no mask. Looked up first: a clone that finds no place to go is dissolved, which waits
  * for an RCU grace period. */
@@ -263,20 +307,16 @@ static const struct {
     const char *host, *here;
     unsigned major, minor;
 } devices[] = {
-    {"/dev/null", "dev/null", 1, 3},
-    {"/dev/zero", "dev/zero", 1, 5},
-    {"/dev/full", "dev/full", 1, 7},
-    {"/dev/random", "dev/random", 1, 8},
+    {"/dev/null", "dev/null", 1, 3},       {"/dev/zero", "dev/zero", 1, 5},
+    {"/dev/full", "dev/full", 1, 7},       {"/dev/random", "dev/random", 1, 8},
     {"/dev/urandom", "dev/urandom", 1, 9},
 };
 
 static const struct {
     const char *target, *path;
 } dev_links[] = {
-    {"/proc/self/fd", "dev/fd"},
-    {"/proc/self/fd/0", "dev/stdin"},
-    {"/proc/self/fd/1", "dev/stdout"},
-    {"/proc/self/fd/2", "dev/stderr"},
+    {"/proc/self/fd", "dev/fd"},       {"/proc/self/fd/0", "dev/stdin"},
+    {"/proc/self/fd/1", "dev/stdout"}, {"/proc/self/fd/2", "dev/stderr"},
     {"pts/ptmx", "dev/ptmx"},
 };
 
@@ -339,18 +379,22 @@ int root_writable(uint64_t tmp_bytes, char *detail)
 {
     for (size_t i = 0; i < sizeof(writable) / sizeof(writable[0]); i++) {
         uint64_t bytes = tmp_bytes / 448 * writable[i].share;
-        int r = mount_tmpfs(writable[i].path, writable[i].flags, bytes, inodes_for(bytes), writable[i].options);
+        int r = mount_tmpfs(writable[i].path, writable[i].flags, bytes, inodes_for(bytes),
+                            writable[i].options);
         if (r < 0)
             return name_it(detail, writable[i].path, r);
     }
-    int r = sys_mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620");
+    int r = sys_mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+                      "newinstance,ptmxmode=0666,mode=0620");
     return name_it(detail, "dev/pts", r);
 }
 
 int root_workspace(int mount_fd, uint64_t bytes, char *detail)
 {
-    int r = mount_fd >= 0 ? sys_move_mount(mount_fd, "", AT_FDCWD, "workspace", MOVE_MOUNT_F_EMPTY_PATH)
-                          : mount_tmpfs("workspace", MS_NOSUID | MS_NODEV, bytes, inodes_for(bytes), "mode=0755,uid=1000,gid=1000");
+    int r = mount_fd >= 0
+                ? sys_move_mount(mount_fd, "", AT_FDCWD, "workspace", MOVE_MOUNT_F_EMPTY_PATH)
+                : mount_tmpfs("workspace", MS_NOSUID | MS_NODEV, bytes, inodes_for(bytes),
+                              "mode=0755,uid=1000,gid=1000");
     return name_it(detail, "workspace", r);
 }
 

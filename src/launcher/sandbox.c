@@ -23,7 +23,8 @@ enum { KILL_WAIT_MS = 10000, CREATE_WAIT_MS = 60000 };
 
 void sandbox_init(struct sandbox *sandbox)
 {
-    *sandbox = (struct sandbox){.pidfd = -1, .sync = -1, .agent = -1, .workspace = -1, .ids = {.lock_fd = -1}};
+    *sandbox = (struct sandbox){
+        .pidfd = -1, .sync = -1, .agent = -1, .workspace = -1, .ids = {.lock_fd = -1}};
     record_init(&sandbox->record);
     cgroup_init(&sandbox->cgroup);
     disk_init(&sandbox->disk);
@@ -94,15 +95,16 @@ static int step_namespaces(struct sandbox *sandbox, char *detail)
         return -errno;
     sandbox->agent = connection[0];
     autofd child_connection = connection[1];
-    sandbox->report = mmap(NULL, sizeof(*sandbox->report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    sandbox->report = mmap(NULL, sizeof(*sandbox->report), PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (sandbox->report == MAP_FAILED) {
         sandbox->report = NULL;
         return -errno;
     }
 
     struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
-                 CLONE_CLEAR_SIGHAND,
+        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
+                 CLONE_NEWUTS | CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
         .exit_signal = SIGCHLD,
         .pidfd = (uintptr_t)&sandbox->pidfd,
     };
@@ -117,7 +119,8 @@ static int step_namespaces(struct sandbox *sandbox, char *detail)
     if (pid == 0)
         inside_run(sandbox, child_sync, child_connection);
     if (sandbox->launcher->is_root && setresuid((uid_t)-1, 0, (uid_t)-1) < 0)
-        _exit(125); /* cannot happen: the real id is root's. Going on with half the rights is no option */
+        _exit(
+            125); /* cannot happen: the real id is root's. Going on with half the rights is no option */
     if (pid < 0)
         return pid;
     sandbox->pid = pid;
@@ -145,7 +148,8 @@ static int idmap_disk(struct sandbox *sandbox)
     return disk_idmap(&sandbox->disk, userns);
 }
 
-static void note_limit(struct launch_reply *reply, enum launch_limit limit, bool enforced, enum launch_how how, enum launch_why why)
+static void note_limit(struct launch_reply *reply, enum launch_limit limit, bool enforced,
+                       enum launch_how how, enum launch_why why)
 {
     reply->enforced[limit] = enforced;
     reply->how[limit] = (uint8_t)how;
@@ -158,7 +162,8 @@ static int make_disk(struct sandbox *sandbox, struct launch_reply *reply, char *
     const struct launcher *launcher = sandbox->launcher;
     enum launch_why why = LAUNCH_WHY_USER_TMPFS;
     if (launcher->is_root) {
-        int r = disk_create(&sandbox->disk, launcher->templates_fd, launcher->state_fd, sandbox->request.limits[LAUNCH_DISK], detail);
+        int r = disk_create(&sandbox->disk, launcher->templates_fd, launcher->state_fd,
+                            sandbox->request.limits[LAUNCH_DISK], detail);
         if (r == 0)
             r = idmap_disk(sandbox);
         if (r < 0)
@@ -201,37 +206,59 @@ static int send_resources(struct sandbox *sandbox)
     return r;
 }
 
-/* Waits until the child has become the agent (end of file) or says otherwise. */
-static int wait_for_agent(struct sandbox *sandbox)
+/* Waits for the child's next message, or its end of file: it has become the agent, or has ended. The message 0 stands for that. */
+static int wait_for_child(struct sandbox *sandbox, char *message)
 {
-    for (;;) {
-        struct pollfd poll_fd = {.fd = sandbox->sync, .events = POLLIN};
-        int ready = poll(&poll_fd, 1, CREATE_WAIT_MS);
-        if (ready < 0 && errno == EINTR)
-            continue;
-        if (ready <= 0)
-            return ready < 0 ? -errno : -ETIMEDOUT;
-        char message;
-        int fds[1];
-        size_t n_fds = 1;
-        ssize_t n = fd_receive_message(sandbox->sync, &message, 1, fds, &n_fds);
-        if (n <= 0)
-            return n < 0 ? (int)n : sandbox->report->error;
-        if (message == INSIDE_WORKSPACE && n_fds == 1) {
-            sandbox->workspace = fds[0];
-        } else if (message == INSIDE_FAULT && n_fds == 0) {
-            sandbox_fault(&sandbox->request, (enum launch_step)sandbox->request.fault_step);
-            return -ECANCELED;
-        } else {
-            return -EPROTO;
-        }
+    struct pollfd poll_fd = {.fd = sandbox->sync, .events = POLLIN};
+    int ready;
+    do {
+        ready = poll(&poll_fd, 1, CREATE_WAIT_MS);
+    } while (ready < 0 && errno == EINTR);
+    if (ready <= 0)
+        return ready < 0 ? -errno : -ETIMEDOUT;
+    int fds[1];
+    size_t n_fds = 1;
+    ssize_t n = fd_receive_message(sandbox->sync, message, 1, fds, &n_fds);
+    if (n < 0)
+        return (int)n;
+    if (n == 0)
+        *message = 0;
+    else if (*message == INSIDE_WORKSPACE && n_fds == 1)
+        sandbox->workspace = fds[0];
+    else if (*message == INSIDE_FAULT && n_fds == 0)
+        sandbox_fault(&sandbox->request, (enum launch_step)sandbox->request.fault_step);
+    else
+        return -EPROTO;
+    return *message == INSIDE_FAULT ? -ECANCELED : 0;
+}
+
+/* The client reaches the disk through the launcher's descriptor, a tmpfs through one that the child sends. */
+static int get_workspace(struct sandbox *sandbox)
+{
+    if (sandbox->disk.directory_fd >= 0) {
+        sandbox->workspace = fcntl(sandbox->disk.directory_fd, F_DUPFD_CLOEXEC, 3);
+        return sandbox->workspace < 0 ? -errno : 0;
     }
+    char message;
+    int r = wait_for_child(sandbox, &message);
+    return r < 0 ? r : message == INSIDE_WORKSPACE ? 0 : -ECHILD;
 }
 
 static int step_disk(struct sandbox *sandbox, struct launch_reply *reply, char *detail)
 {
     int r = make_disk(sandbox, reply, detail);
-    return r < 0 ? r : send_resources(sandbox);
+    if (r == 0)
+        r = send_resources(sandbox);
+    return r < 0 ? r : get_workspace(sandbox);
+}
+
+static int step_agent(struct sandbox *sandbox)
+{
+    char message;
+    int r = wait_for_child(sandbox, &message);
+    if (r == 0 && message != 0)
+        r = -EPROTO;
+    return r < 0 ? r : sandbox->report->error;
 }
 
 static void describe_limits(const struct sandbox *sandbox, struct launch_reply *reply)
@@ -244,13 +271,14 @@ static void describe_limits(const struct sandbox *sandbox, struct launch_reply *
     for (int i = 0; i < CGROUP_N_CONTROLLERS; i++) {
         int index = sandbox->cgroup.dir_of[i];
         bool enforced = index >= 0;
-        enum launch_how how = !enforced                                ? LAUNCH_HOW_NOTHING
+        enum launch_how how = !enforced                                  ? LAUNCH_HOW_NOTHING
                               : sandbox->cgroup.dirs[index].version == 1 ? LAUNCH_HOW_CGROUP1
                                                                          : LAUNCH_HOW_CGROUP2;
         note_limit(reply, limit_of[i], enforced, how, (enum launch_why)sandbox->cgroup.why[i]);
     }
     if (reply->enforced[LAUNCH_MEMORY] && sandbox->cgroup.swap_uncounted)
-        note_limit(reply, LAUNCH_MEMORY, false, (enum launch_how)reply->how[LAUNCH_MEMORY], LAUNCH_WHY_SWAP);
+        note_limit(reply, LAUNCH_MEMORY, false, (enum launch_how)reply->how[LAUNCH_MEMORY],
+                   LAUNCH_WHY_SWAP);
     else if (!reply->enforced[LAUNCH_MEMORY])
         reply->how[LAUNCH_MEMORY] = LAUNCH_HOW_RLIMIT_EACH;
     /* Counted per user namespace and uid since Linux 5.14, so it is the sandbox's own. */
@@ -260,7 +288,8 @@ static void describe_limits(const struct sandbox *sandbox, struct launch_reply *
         reply->how[LAUNCH_CPU] = LAUNCH_HOW_AFFINITY;
     note_limit(reply, LAUNCH_OPEN_FILES, true, LAUNCH_HOW_RLIMIT, LAUNCH_WHY_NONE);
     bool scaled = sandbox->tmp_bytes < sandbox->request.limits[LAUNCH_TMP];
-    note_limit(reply, LAUNCH_TMP, true, LAUNCH_HOW_TMPFS, scaled ? LAUNCH_WHY_SCALED : LAUNCH_WHY_NONE);
+    note_limit(reply, LAUNCH_TMP, true, LAUNCH_HOW_TMPFS,
+               scaled ? LAUNCH_WHY_SCALED : LAUNCH_WHY_NONE);
     memcpy(reply->values, sandbox->request.limits, sizeof(reply->values));
     reply->values[LAUNCH_TMP] = sandbox->tmp_bytes;
     reply->shares_uid = !sandbox->launcher->is_root;
@@ -270,7 +299,8 @@ static void copy_steps(const struct sandbox *sandbox, struct launch_reply *reply
 {
     const struct sandbox_report *reports[] = {&sandbox->own, sandbox->report};
     for (int i = 0; i < 2; i++) {
-        for (uint32_t j = 0; reports[i] && j < reports[i]->n_steps && reply->n_steps < LAUNCH_N_STEPS; j++)
+        for (uint32_t j = 0;
+             reports[i] && j < reports[i]->n_steps && reply->n_steps < LAUNCH_N_STEPS; j++)
             reply->steps[reply->n_steps++] = reports[i]->steps[j];
     }
 }
@@ -282,8 +312,22 @@ static uint64_t scaled_tmp(const uint64_t limits[LAUNCH_N_LIMITS])
     return limits[LAUNCH_TMP] < most ? limits[LAUNCH_TMP] : most;
 }
 
-int sandbox_create(struct sandbox *sandbox, const struct launcher *launcher, const struct launch_request *request,
-                   struct launch_reply *reply)
+static int fail(struct sandbox *sandbox, struct launch_reply *reply, int error)
+{
+    reply->error = error;
+    /* What the child reports comes first: the launcher often only sees that it is gone. */
+    if (sandbox->report && sandbox->report->error < 0) {
+        reply->error = sandbox->report->error;
+        reply->step = sandbox->report->step;
+        memcpy(reply->detail, sandbox->report->detail, sizeof(reply->detail));
+        reply->detail[sizeof(reply->detail) - 1] = '\0';
+    }
+    sandbox_destroy(sandbox);
+    return reply->error;
+}
+
+int sandbox_begin(struct sandbox *sandbox, const struct launcher *launcher,
+                  const struct launch_request *request, struct launch_reply *reply)
 {
     sandbox->launcher = launcher;
     sandbox->request = *request;
@@ -295,44 +339,34 @@ int sandbox_create(struct sandbox *sandbox, const struct launcher *launcher, con
         enum launch_step step;
         int (*run)(struct sandbox *sandbox, char *detail);
     } steps[] = {
-        {LAUNCH_STEP_RECORD, step_record},         {LAUNCH_STEP_IDS, step_ids},         {LAUNCH_STEP_CGROUP, step_cgroup},
-        {LAUNCH_STEP_NAMESPACES, step_namespaces}, {LAUNCH_STEP_ID_MAPS, step_id_maps},
+        {LAUNCH_STEP_RECORD, step_record},   {LAUNCH_STEP_IDS, step_ids},
+        {LAUNCH_STEP_CGROUP, step_cgroup},   {LAUNCH_STEP_NAMESPACES, step_namespaces},
+        {LAUNCH_STEP_ID_MAPS, step_id_maps},
     };
-    int r = 0;
-    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && r == 0; i++) {
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         reply->step = steps[i].step;
-        r = steps[i].run(sandbox, reply->detail);
-        if (r == 0)
-            sandbox_step(sandbox, &sandbox->own, steps[i].step);
+        int r = steps[i].run(sandbox, reply->detail);
+        if (r < 0)
+            return fail(sandbox, reply, r);
+        sandbox_step(sandbox, &sandbox->own, steps[i].step);
     }
-    if (r == 0) {
-        reply->step = LAUNCH_STEP_DISK;
-        r = step_disk(sandbox, reply, reply->detail);
-        if (r == 0)
-            sandbox_step(sandbox, &sandbox->own, LAUNCH_STEP_DISK);
-    }
-    if (r == 0) {
-        reply->step = LAUNCH_STEP_AGENT;
-        r = wait_for_agent(sandbox);
-        if (r == 0)
-            sandbox_step(sandbox, &sandbox->own, LAUNCH_STEP_AGENT);
-    }
-    /* What the child reports comes first: the launcher often only sees that it is gone. */
-    if (r < 0 && sandbox->report && sandbox->report->error < 0) {
-        r = sandbox->report->error;
-        reply->step = sandbox->report->step;
-        memcpy(reply->detail, sandbox->report->detail, sizeof(reply->detail));
-        reply->detail[sizeof(reply->detail) - 1] = '\0';
-    }
-    fd_clear(&sandbox->sync);
-    if (r < 0) {
-        reply->error = r;
-        sandbox_destroy(sandbox);
-        return r;
-    }
-    if (sandbox->disk.directory_fd >= 0)
-        sandbox->workspace = fcntl(sandbox->disk.directory_fd, F_DUPFD_CLOEXEC, 3);
+    reply->step = LAUNCH_STEP_DISK;
+    int r = step_disk(sandbox, reply, reply->detail);
+    if (r < 0)
+        return fail(sandbox, reply, r);
+    sandbox_step(sandbox, &sandbox->own, LAUNCH_STEP_DISK);
     describe_limits(sandbox, reply);
+    return 0;
+}
+
+int sandbox_finish(struct sandbox *sandbox, struct launch_reply *reply)
+{
+    reply->step = LAUNCH_STEP_AGENT;
+    int r = step_agent(sandbox);
+    if (r < 0)
+        return fail(sandbox, reply, r);
+    fd_clear(&sandbox->sync);
+    sandbox_step(sandbox, &sandbox->own, LAUNCH_STEP_AGENT);
     copy_steps(sandbox, reply);
     return 0;
 }
@@ -343,8 +377,10 @@ void sandbox_complete_record(struct sandbox *sandbox)
     char line[64];
     if (record_start_time(sandbox->pid, &start_time) < 0)
         return; /* it has ended already: there is nothing to find by its number */
-    snprintf(line, sizeof(line), "pid %d %llu\n", (int)sandbox->pid, (unsigned long long)start_time);
-    (void)record_append(&sandbox->record, line); /* a full disk: the groups in the record still find the code */
+    snprintf(line, sizeof(line), "pid %d %llu\n", (int)sandbox->pid,
+             (unsigned long long)start_time);
+    (void)record_append(&sandbox->record,
+                        line); /* a full disk: the groups in the record still find the code */
 }
 
 int sandbox_kill(struct sandbox *sandbox)

@@ -10,14 +10,16 @@
 #include "launcher/record.h"
 #include "wire/launch.h"
 
-enum { LAUNCHER_CLIENT_FD = 3 }; /* the client's end of the SOCK_SEQPACKET pair, placed by who started the launcher */
+enum {
+    LAUNCHER_CLIENT_FD = 3
+}; /* the client's end of the SOCK_SEQPACKET pair, placed by who started the launcher */
 
 /* The launcher's configuration: its argument list, fixed at its start. */
 struct launcher {
     bool is_root;
-    int state_fd;      /* directory of the records */
-    int templates_fd;  /* directory of formatted disks; -1 when there is none */
-    int agent_fd;      /* the agent's program, O_RDONLY (O_PATH cannot be executed through a later pivot on old kernels) */
+    int state_fd;     /* directory of the records */
+    int templates_fd; /* directory of formatted disks; -1 when there is none */
+    int agent_fd; /* the agent's program, O_RDONLY (O_PATH cannot be executed through a later pivot on old kernels) */
     uint64_t started_us;
 };
 
@@ -41,18 +43,21 @@ struct sandbox {
     struct disk disk;
     pid_t pid;
     int pidfd;
-    int sync;          /* the launcher's end; closed at exec of the agent */
-    int agent;         /* the client's end of the agent's connection */
-    int workspace;     /* directory descriptor of /workspace for the client */
+    int sync;      /* the launcher's end; closed at exec of the agent */
+    int agent;     /* the client's end of the agent's connection */
+    int workspace; /* directory descriptor of /workspace for the client */
     uint64_t tmp_bytes;
     struct sandbox_report *report;
     struct sandbox_report own; /* the launcher's side of the steps */
 };
 
-/* Makes a sandbox as `request` says, fills in `reply`. On success 0, and sandbox->agent and ->workspace are to be sent. On
- * failure -errno: reply->step and ->detail name what failed, and sandbox_destroy() has been done. */
-int sandbox_create(struct sandbox *sandbox, const struct launcher *launcher, const struct launch_request *request,
-                   struct launch_reply *reply);
+/* Begins a sandbox as `request` says and fills in `reply`. On success 0: sandbox->agent and ->workspace are to be sent, the child is at
+ * its last steps. On failure -errno: reply->step and ->detail name what failed, and sandbox_destroy() has been done. */
+int sandbox_begin(struct sandbox *sandbox, const struct launcher *launcher,
+                  const struct launch_request *request, struct launch_reply *reply);
+
+/* Waits until the agent runs; `reply` gets the steps. Failures as above. */
+int sandbox_finish(struct sandbox *sandbox, struct launch_reply *reply);
 
 /* Completes the record on disk with the sandbox's process. Done after the answer: nobody waits for it. */
 void sandbox_complete_record(struct sandbox *sandbox);

@@ -105,7 +105,8 @@ static void test_sweep_spares_a_reused_pid(Fixture *fixture, gconstpointer data)
     }
     uint64_t start_time;
     g_assert_cmpint(record_start_time(pid, &start_time), ==, 0);
-    g_autofree char *text = g_strdup_printf("pid %d %" G_GUINT64_FORMAT "\n", (int)pid, start_time - 1);
+    g_autofree char *text =
+        g_strdup_printf("pid %d %" G_GUINT64_FORMAT "\n", (int)pid, start_time - 1);
     write_record(fixture, "cc.run", text);
     g_assert_cmpint(record_sweep(fixture->fd), ==, 1);
     g_assert_cmpint(waitpid(pid, NULL, WNOHANG), ==, 0);
@@ -116,7 +117,8 @@ static void test_sweep_spares_a_reused_pid(Fixture *fixture, gconstpointer data)
 static void test_sweep_believes_no_foreign_path(Fixture *fixture, gconstpointer data)
 {
     (void)data;
-    static const char *const texts[] = {"cgroup /etc\n", "cgroup /sys/fs/cgroup/hutch-a/../b\n", "cgroup hutch\n", "rm -rf\n"};
+    static const char *const texts[] = {"cgroup /etc\n", "cgroup /sys/fs/cgroup/hutch-a/../b\n",
+                                        "cgroup hutch\n", "rm -rf\n"};
     for (gsize i = 0; i < G_N_ELEMENTS(texts); i++) {
         write_record(fixture, "dd.run", texts[i]);
         g_assert_cmpint(record_sweep(fixture->fd), ==, -EPROTO);
@@ -128,7 +130,8 @@ static void test_sweep_believes_no_foreign_path(Fixture *fixture, gconstpointer 
 static void test_sweep_removes_what_names_nothing_left(Fixture *fixture, gconstpointer data)
 {
     (void)data;
-    write_record(fixture, "ee.run", "cgroup /sys/fs/cgroup/hutch-0000000000000000\npid 4194304000 1\n");
+    write_record(fixture, "ee.run",
+                 "cgroup /sys/fs/cgroup/hutch-0000000000000000\npid 4194304000 1\n");
     g_assert_cmpint(record_sweep(fixture->fd), ==, 1);
     g_assert_false(exists(fixture, "ee.run"));
 }

@@ -32,6 +32,7 @@ ssize_t frame_decode(const uint8_t *data, size_t size, struct frame *frame)
         return -EPROTO;
     if (size - FRAME_HEADER_BYTES < payload)
         return 0;
-    *frame = (struct frame){.type = (enum frame_type)type, .payload = data + FRAME_HEADER_BYTES, .size = payload};
+    *frame = (struct frame){
+        .type = (enum frame_type)type, .payload = data + FRAME_HEADER_BYTES, .size = payload};
     return (ssize_t)(FRAME_HEADER_BYTES + payload);
 }

@@ -37,12 +37,13 @@ enum frame_type {
     FRAME_STDIN = 5,        /* raw */
     FRAME_STDIN_END = 6,    /* empty */
     FRAME_STDIN_CREDIT = 7, /* fields: bytes (u64): how many more the client may send */
-    FRAME_STDOUT = 8,       /* u64 number, then raw bytes; the number is the count of bytes of output before these */
-    FRAME_STDERR = 9,       /* the same */
-    FRAME_GAP = 10,         /* fields: stdout_bytes, stderr_bytes (u64) that were dropped here */
-    FRAME_CANCEL = 11,      /* fields: id */
-    FRAME_ENDED = 12,       /* fields: see wire/protocol.h */
-    FRAME_ERROR = 13,       /* fields: code, message; the request before it was refused */
+    FRAME_STDOUT =
+        8, /* u64 number, then raw bytes; the number is the count of bytes of output before these */
+    FRAME_STDERR = 9,  /* the same */
+    FRAME_GAP = 10,    /* fields: stdout_bytes, stderr_bytes (u64) that were dropped here */
+    FRAME_CANCEL = 11, /* fields: id */
+    FRAME_ENDED = 12,  /* fields: see wire/protocol.h */
+    FRAME_ERROR = 13,  /* fields: code, message; the request before it was refused */
     FRAME_TYPE_MAX = FRAME_ERROR,
 };
 

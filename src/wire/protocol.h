@@ -47,8 +47,8 @@
 
 enum {
     PROTOCOL_ID_MAX = 32,
-    PROTOCOL_ARGV_MAX = 4096,             /* entries of argv and of env */
-    PROTOCOL_STDIN_WINDOW = 256 * 1024,   /* the client's first credit */
+    PROTOCOL_ARGV_MAX = 4096,           /* entries of argv and of env */
+    PROTOCOL_STDIN_WINDOW = 256 * 1024, /* the client's first credit */
     PROTOCOL_SCRIPT_MAX = 16 * 1024 * 1024,
     PROTOCOL_OUTPUT_MAX = 1024 * 1024 * 1024,
 };
