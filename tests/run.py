@@ -11,6 +11,7 @@ time, counts as a failure.
 import argparse
 import os
 import pwd
+import random
 import re
 import shutil
 import signal
@@ -113,18 +114,26 @@ class FreshUser:
 
     def __enter__(self):
         self.name = "hutch-test-%d" % os.getpid()
-        done = subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", self.name], capture_output=True, text=True)
+        # A number that nobody else on this host happens to use: what runs under it is taken for ours.
+        taken = {user.pw_uid for user in pwd.getpwall()}
+        uid = random.choice([number for number in range(30000, 60000) if number not in taken])
+        done = subprocess.run(["useradd", "--create-home", "--uid", str(uid), "--shell", "/bin/sh", self.name], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError("useradd: " + done.stderr.strip())
         self.uid = pwd.getpwnam(self.name).pw_uid
         return self
 
     def processes(self):
-        found = []
+        """{pid: its name and command line}: living ones; a zombie whose parent is the host's init is for that one to reap."""
+        found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if os.stat("/proc/" + pid).st_uid == self.uid:
-                    found.append(int(pid))
+                with open("/proc/%s/status" % pid) as f:
+                    status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+                if str(self.uid) not in status["Uid"].split() or status["State"].startswith("Z"):
+                    continue
+                with open("/proc/%s/cmdline" % pid, "rb") as f:
+                    found[int(pid)] = "%s: %s" % (status["Name"], f.read().replace(b"\0", b" ").decode("utf8", "replace")[:200])
             except OSError:
                 pass
         return found

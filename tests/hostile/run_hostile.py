@@ -120,8 +120,8 @@ def bins():
 def compiled(path):
     exe = os.path.join(bins(), os.path.basename(path)[:-2])
     if not os.path.exists(exe):
-        subprocess.run(["gcc", "-O1", "-static", "-w", "-o", exe + ".new", path, "-lrt", "-lpthread"], check=True)
-        os.rename(exe + ".new", exe)
+        subprocess.run(["gcc", "-O1", "-static", "-w", "-o", "%s.%d" % (exe, os.getpid()), path, "-lrt", "-lpthread"], check=True)
+        os.rename("%s.%d" % (exe, os.getpid()), exe)
     return exe
 
 
@@ -183,12 +183,17 @@ def probes(o, tally):
             compiled(os.path.join(HERE, "probes", name))
     out = os.path.join(hutch_test.scratch(), "probes.json")
     before = hutch_test.Snapshot()
-    subprocess.run([sys.executable, os.path.join(HERE, "tools", "run_probes.py"), "--cmd",
-                    os.path.join(HERE, "adapter") + " {kind} {file}", "--only", o.only, "--out", out],
-                   env=dict(os.environ, HUTCH_BIN=hutch_test.HUTCH, HOSTILE_BIN=bins(), **CARELESS),
-                   stdout=subprocess.DEVNULL)
-    with open(out) as f:
-        results = json.load(f)
+    with Canary():
+        done = subprocess.run([sys.executable, os.path.join(HERE, "tools", "run_probes.py"), "--cmd",
+                               os.path.join(HERE, "adapter") + " {kind} {file}", "--only", o.only, "--out", out, "--no-canary"],
+                              env=dict(os.environ, HUTCH_BIN=hutch_test.HUTCH, HOSTILE_BIN=bins(), **CARELESS),
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        with open(out) as f:
+            results = json.load(f)
+    except OSError:
+        tally.fail("probes", "run_probes.py made no list: " + done.stderr.decode("utf8", "replace"))
+        return
     judge_probes(results, accepted(), tally)
     if not results:
         tally.fail("probes", "none ran")
