@@ -232,21 +232,22 @@ def crowd(o, tally):
 
 HELD, KILLED, TIMEOUT, CUT = "HELD", "killed by the memory limit", "timeout", "killed for its output"
 
-# program → limits, time limit, what may come of it, and the seconds it may take when that is less than the limit
+# program → limits, time limit, what may come of it, and the seconds that the answer may take: where none are given, the limit
+# and two more; where the program ends at once, its start and two more.
 EXHAUST = {
     "exhaust_cpu_children.py": ("pids memory", 3, {TIMEOUT}, None),
-    "exhaust_daemon.c": ("pids memory", 10, {HELD}, 2),
+    "exhaust_daemon.c": ("pids memory", 10, {HELD}, 3),
     "exhaust_disk_fill.py": ("pids memory disk", 30, {HELD, KILLED}, None),
     "exhaust_fds.py": ("pids memory", 10, {HELD}, None),
-    "exhaust_fork_bomb.py": ("pids memory", 12, {HELD}, 5),
-    "exhaust_hold_stdout.sh": ("pids memory", 10, {HELD}, 2),
+    "exhaust_fork_bomb.py": ("pids memory", 12, {HELD}, None),
+    "exhaust_hold_stdout.sh": ("pids memory", 10, {HELD}, 3),
     "exhaust_inodes.py": ("pids memory disk", 40, {HELD, KILLED}, None),
     "exhaust_memory.c": ("pids memory!", 15, {HELD, KILLED}, None),
     "exhaust_memory_shm.py": ("pids memory!", 20, {HELD, KILLED}, None),
     "exhaust_output_flood.py": ("pids memory output", 20, {HELD, CUT}, None),
     "exhaust_sleep_forever.sh": ("pids memory", 2, {TIMEOUT}, None),
-    "exhaust_threads.c": ("pids memory", 12, {HELD}, 5),
-    "exhaust_zombies.py": ("pids memory", 12, {HELD}, 5),
+    "exhaust_threads.c": ("pids memory", 12, {HELD}, None),
+    "exhaust_zombies.py": ("pids memory", 12, {HELD}, None),
 }
 LIMITS = {"pids": ["--pids", "128"], "memory": ["--memory", "256M"], "disk": ["--disk", "128M"], "output": ["--max-output", "1M"]}
 
