@@ -256,8 +256,6 @@ static int become_agent(struct inside *inside)
     ARGUMENT("nproc=%llu", (unsigned long long)(pids_counted ? 2 * limits[LAUNCH_PIDS] + 64
                                                              : limits[LAUNCH_PIDS] + 1));
     ARGUMENT("nofile=%llu", (unsigned long long)limits[LAUNCH_OPEN_FILES]);
-    /* A little more than the disk, so that a full one is ENOSPC, as programs expect, and not EFBIG. */
-    ARGUMENT("fsize_bytes=%llu", (unsigned long long)limits[LAUNCH_DISK] + (1 << 20));
     if (sandbox->cgroup.dir_of[CGROUP_MEMORY] < 0)
         ARGUMENT("data_bytes=%llu", (unsigned long long)limits[LAUNCH_MEMORY]);
     ARGUMENT("cpus=%u", cpu_count(inside));

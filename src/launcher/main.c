@@ -42,25 +42,29 @@ static void die(const char *what, int error)
     _exit(125);
 }
 
-/* Makes the directory and the missing ones above it, and opens it. It must be this user's and closed to writers that are not. */
-static int open_directory(const char *path, mode_t mode)
+/* Makes the directories above the last part of `path` that are missing. */
+static int make_parents(char *path)
 {
-    char partial[4096];
-    if (path[0] != '/' || strlen(path) >= sizeof(partial))
-        return -EINVAL;
-    strcpy(partial, path);
-    for (char *at = partial + 1;; at++) {
-        if (*at != '/' && *at != '\0')
-            continue;
-        char saved = *at;
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
         *at = '\0';
-        if (mkdir(partial, saved ? 0755 : mode) < 0 && errno != EEXIST)
-            return -errno;
-        *at = saved;
-        if (!saved)
-            break;
+        int r = mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0;
+        *at = '/';
+        if (r < 0)
+            return r;
     }
-    autofd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return 0;
+}
+
+/* Opens the directory at `path` below `dirfd`, which is made when it is missing, for nobody but this user. One that others may write to,
+ * or that is another's, is refused. */
+static int open_private_directory(int dirfd, const char *path)
+{
+    autofd fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        if (mkdirat(dirfd, path, 0700) < 0 && errno != EEXIST)
+            return -errno;
+        fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
     if (fd < 0)
         return -errno;
     struct stat st;
@@ -69,6 +73,35 @@ static int open_directory(const char *path, mode_t mode)
     if (st.st_uid != geteuid() || (st.st_mode & 022))
         return -EPERM;
     return fd_steal(&fd);
+}
+
+/* Opens what the argument list names; `reply` says what could not be. */
+static void open_configuration(struct launcher *launcher, char **argv, struct launch_reply *reply)
+{
+    char *state_dir = argv[2];
+    snprintf(reply->detail, sizeof(reply->detail), "%.107s", state_dir);
+    autofd state = open_private_directory(AT_FDCWD, state_dir);
+    if (state == -ENOENT) {
+        reply->error = make_parents(state_dir);
+        state = reply->error < 0 ? -1 : open_private_directory(AT_FDCWD, state_dir);
+    }
+    if (reply->error == 0 && state < 0)
+        reply->error = state;
+    if (reply->error < 0)
+        return;
+    launcher->state_fd = open_private_directory(state, "run");
+    launcher->templates_fd = launcher->is_root ? open_private_directory(state, "templates") : -1;
+    reply->error = launcher->state_fd < 0                            ? launcher->state_fd
+                   : launcher->is_root && launcher->templates_fd < 0 ? launcher->templates_fd
+                                                                     : 0;
+    if (reply->error < 0)
+        return;
+    launcher->agent_fd = open(argv[1], O_RDONLY | O_CLOEXEC);
+    if (launcher->agent_fd >= 0)
+        return;
+    reply->error = -errno;
+    reply->step = LAUNCH_STEP_AGENT;
+    snprintf(reply->detail, sizeof(reply->detail), "%.107s", argv[1]);
 }
 
 static void send_reply(struct sandbox *sandbox, const struct launch_reply *reply, bool with_fds)
@@ -205,7 +238,8 @@ int main(int argc, char **argv)
 {
     uint64_t started_us = clock_monotonic_us();
     struct stat st;
-    if (argc != 3 || fstat(LAUNCHER_CLIENT_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+    if (argc != 3 || argv[2][0] != '/' || fstat(LAUNCHER_CLIENT_FD, &st) < 0 ||
+        !S_ISSOCK(st.st_mode)) {
         dprintf(STDERR_FILENO, "hutch-launcher is started by hutch, not by hand. See hutch(1).\n");
         return 2;
     }
@@ -224,25 +258,12 @@ int main(int argc, char **argv)
         .size = sizeof(reply), .step = LAUNCH_STEP_RECORD, .workspace_owner = -1};
     struct sandbox sandbox;
     sandbox_init(&sandbox);
-    char directory[4096];
-    snprintf(directory, sizeof(directory), "%s/run", argv[2]);
-    launcher.state_fd = open_directory(directory, 0700);
-    if (launcher.state_fd >= 0 && launcher.is_root) {
-        snprintf(directory, sizeof(directory), "%s/templates", argv[2]);
-        launcher.templates_fd = open_directory(directory, 0700);
-    }
-    if (launcher.state_fd < 0 || (launcher.is_root && launcher.templates_fd < 0)) {
-        reply.error = launcher.state_fd < 0 ? launcher.state_fd : launcher.templates_fd;
-        snprintf(reply.detail, sizeof(reply.detail), "%.107s", directory);
-    } else {
-        launcher.agent_fd = open(argv[1], O_RDONLY | O_CLOEXEC);
-        if (launcher.agent_fd < 0) {
-            reply.error = -errno;
-            reply.step = LAUNCH_STEP_AGENT;
-            snprintf(reply.detail, sizeof(reply.detail), "%.107s", argv[1]);
-        }
-    }
+    open_configuration(&launcher, argv, &reply);
     if (reply.error < 0) {
+        /* Read first: to leave with the request unread would reset the connection, and the answer with it. */
+        struct launch_request request;
+        size_t n_fds = 0;
+        (void)fd_receive_message(LAUNCHER_CLIENT_FD, &request, sizeof(request), NULL, &n_fds);
         send_reply(&sandbox, &reply, false);
         return 125;
     }
