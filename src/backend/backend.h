@@ -40,6 +40,9 @@ const char *limit_name(LimitKind kind); /* "memory", "pids", "cpu", "disk", "ope
 /* What can be asked for at all; what a host can give is its own matter. */
 void limit_bounds(LimitKind kind, uint64_t *least, uint64_t *most);
 
+/* Where the records of runs are kept: `asked`, or this user's default when it is NULL. The caller owns it. */
+char *sandbox_state_dir(const char *asked, GError **error);
+
 /* How one limit came out. */
 typedef struct {
     uint64_t

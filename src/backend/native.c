@@ -122,19 +122,21 @@ static char *find_program(const char *name, GError **error)
     return NULL;
 }
 
-static char *default_state_dir(GError **error)
+char *sandbox_state_dir(const char *asked, GError **error)
 {
+    if (asked)
+        return g_canonicalize_filename(asked, NULL);
     if (geteuid() == 0)
         return g_strdup("/var/lib/hutch");
     const char *state = g_getenv("XDG_STATE_HOME");
     if (state && state[0] == '/')
         return g_build_filename(state, "hutch", NULL);
-    const char *home = g_get_home_dir();
+    const char *home = g_getenv("HOME");
     if (home && home[0] == '/')
         return g_build_filename(home, ".local", "state", "hutch", NULL);
     g_set_error_literal(
         error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
-        "there is no place for the state of runs: set XDG_STATE_HOME or give --state-dir");
+        "there is no place for the state of runs: set HOME or XDG_STATE_HOME, or give --state-dir");
     return NULL;
 }
 
@@ -271,9 +273,7 @@ Sandbox *sandbox_create(const SandboxSpec *spec, GError **error)
 {
     g_autofree char *launcher = find_program("hutch-launcher", error);
     g_autofree char *agent = launcher ? find_program("hutch-agent", error) : NULL;
-    g_autofree char *state_dir = !agent            ? NULL
-                                 : spec->state_dir ? g_canonicalize_filename(spec->state_dir, NULL)
-                                                   : default_state_dir(error);
+    g_autofree char *state_dir = agent ? sandbox_state_dir(spec->state_dir, error) : NULL;
     if (!state_dir)
         return NULL;
     g_autoptr(Sandbox) sandbox = g_new0(Sandbox, 1);

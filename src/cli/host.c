@@ -345,13 +345,12 @@ void host_disk_images(const Host *host, Finding *finding)
         find(finding, FINDING_YES, NULL, "loop devices and mkfs.ext4");
 }
 
-/* The directory of the state, or the nearest one above it that is there. */
-static char *nearest_state_dir(const Host *host)
+/* The directory of the state, or the nearest one above it that is there. NULL: there is no place for one. */
+static char *nearest_state_dir(const Host *host, GError **error)
 {
-    g_autofree char *path = host->state_dir ? g_canonicalize_filename(host->state_dir, NULL)
-                            : host->is_root
-                                ? g_strdup("/var/lib/hutch")
-                                : g_build_filename(g_get_user_state_dir(), "hutch", NULL);
+    g_autofree char *path = sandbox_state_dir(host->state_dir, error);
+    if (!path)
+        return NULL;
     while (access(path, F_OK) < 0 && !g_str_equal(path, "/") && !g_str_equal(path, ".")) {
         char *parent = g_path_get_dirname(path);
         g_free(path);
@@ -363,7 +362,12 @@ static char *nearest_state_dir(const Host *host)
 void host_state_space(const Host *host, Finding *finding)
 {
     static const guint64 comfortable_bytes = (guint64)2 << 30;
-    g_autofree char *path = nearest_state_dir(host);
+    g_autoptr(GError) nowhere = NULL;
+    g_autofree char *path = nearest_state_dir(host, &nowhere);
+    if (!path) {
+        find(finding, FINDING_NO, "name a directory of yours with --state-dir", "%s", nowhere->message);
+        return;
+    }
     struct statvfs space;
     if (statvfs(path, &space) < 0) {
         find(finding, FINDING_NO, NULL, "%s: %s", path, g_strerror(errno));
