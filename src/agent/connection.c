@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "agent/execution.h"
@@ -257,14 +256,14 @@ void connection_transmit(struct connection *connection)
         end(connection);
 }
 
-static void on_ready(void *owner, uint32_t events)
+static void on_ready(void *owner, short events)
 {
     struct connection *connection = owner;
-    if (events & EPOLLIN)
+    if (events & POLLIN)
         receive(connection);
     /* The client is gone. What it sent before is read to its end above; what waits for it is sent
      * to learn that in vain. */
-    if (events & (EPOLLHUP | EPOLLERR) && !connection->ended && out_size(connection) > 0)
+    if (events & (POLLHUP | POLLERR) && !connection->ended && out_size(connection) > 0)
         connection_transmit(connection);
 }
 
@@ -281,7 +280,7 @@ void connection_flush(struct connection *connection)
     bool reads = !connection->closing && has_reserve(connection) &&
                  connection->in_size < sizeof(connection->in);
     loop_watch(connection->loop, &connection->source,
-               (reads ? EPOLLIN : 0) | (out_size(connection) > 0 ? EPOLLOUT : 0));
+               (reads ? POLLIN : 0) | (out_size(connection) > 0 ? POLLOUT : 0));
 }
 
 void connection_init(struct connection *connection, struct loop *loop, int fd,
@@ -290,5 +289,5 @@ void connection_init(struct connection *connection, struct loop *loop, int fd,
     connection->loop = loop;
     connection->execution = execution;
     connection->source = (struct loop_source){.fd = fd, .ready = on_ready, .owner = connection};
-    loop_watch(loop, &connection->source, EPOLLIN);
+    loop_watch(loop, &connection->source, POLLIN);
 }

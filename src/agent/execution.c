@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -128,13 +127,13 @@ static bool read_stream(struct execution *execution, enum spool_stream stream)
     return true;
 }
 
-static void on_stdout(void *owner, uint32_t events)
+static void on_stdout(void *owner, short events)
 {
     (void)events;
     read_stream(owner, SPOOL_STDOUT);
 }
 
-static void on_stderr(void *owner, uint32_t events)
+static void on_stderr(void *owner, short events)
 {
     (void)events;
     read_stream(owner, SPOOL_STDERR);
@@ -199,7 +198,7 @@ static void remember_id(struct execution *execution, const char *id)
 static void watch(struct execution *execution, struct loop_source *source, int fd)
 {
     source->fd = fd;
-    loop_watch(execution->loop, source, EPOLLIN);
+    loop_watch(execution->loop, source, POLLIN);
 }
 
 static void run(struct execution *execution)
@@ -389,7 +388,7 @@ static void take_exec_error(struct execution *execution)
     report_started(execution);
 }
 
-static void on_exec_error(void *owner, uint32_t events)
+static void on_exec_error(void *owner, short events)
 {
     (void)events;
     take_exec_error(owner);

@@ -6,14 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 
 /* The loop only has to wake: whoever is waiting looks again. */
-static void on_event(void *owner, uint32_t events)
+static void on_event(void *owner, short events)
 {
     (void)events;
     group_is_empty(owner);
@@ -37,7 +36,7 @@ int group_create(struct group *group, int parent_fd, const char *id)
     group->events.fd = openat(group->fd, "cgroup.events", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (group->events.fd < 0)
         return -errno;
-    loop_watch(group->loop, &group->events, EPOLLPRI);
+    loop_watch(group->loop, &group->events, POLLPRI);
     return 0;
 }
 

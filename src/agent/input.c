@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -29,7 +28,7 @@ static void drain(struct input *input)
             piece = input->size;
         ssize_t n = write(input->source.fd, input->buffer + input->begin, piece);
         if (n < 0 && errno == EAGAIN) {
-            loop_watch(input->loop, &input->source, EPOLLOUT);
+            loop_watch(input->loop, &input->source, POLLOUT);
             return;
         }
         if (n < 0) { /* EPIPE: nobody reads any more */
@@ -45,7 +44,7 @@ static void drain(struct input *input)
         close_pipe(input);
 }
 
-static void on_ready(void *owner, uint32_t events)
+static void on_ready(void *owner, short events)
 {
     (void)events;
     drain(owner);

@@ -1,33 +1,48 @@
 #include "agent/loop.h"
 
-#include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 
-int loop_init(struct loop *loop)
+static void add(struct loop *loop, struct loop_source *source)
 {
-    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    return loop->epoll_fd < 0 ? -errno : 0;
+    if (loop->n_sources == LOOP_SOURCES_MAX)
+        abort(); /* the agent's own descriptors are counted in loop.h; code has no part in them */
+    loop->sources[loop->n_sources++] = source;
 }
 
-void loop_watch(struct loop *loop, struct loop_source *source, uint32_t events)
+static void take_out(struct loop *loop, const struct loop_source *source)
 {
-    if (source->events == events)
-        return;
-    int operation = events == 0           ? EPOLL_CTL_DEL
-                    : source->events == 0 ? EPOLL_CTL_ADD
-                                          : EPOLL_CTL_MOD;
-    struct epoll_event event = {.events = events, .data.ptr = source};
-    if (epoll_ctl(loop->epoll_fd, operation, source->fd, &event) < 0)
-        abort();
+    for (size_t i = 0; i < loop->n_sources; i++) {
+        if (loop->sources[i] == source)
+            loop->sources[i] = loop->sources[--loop->n_sources];
+    }
+}
+
+void loop_watch(struct loop *loop, struct loop_source *source, short events)
+{
+    if (source->events == 0 && events != 0)
+        add(loop, source);
+    else if (source->events != 0 && events == 0)
+        take_out(loop, source);
     source->events = events;
 }
 
 void loop_run_once(struct loop *loop, int timeout_ms)
 {
-    struct epoll_event event;
-    if (epoll_wait(loop->epoll_fd, &event, 1, timeout_ms) < 1)
+    struct pollfd polled[LOOP_SOURCES_MAX];
+    size_t n = loop->n_sources;
+    for (size_t i = 0; i < n; i++)
+        polled[i] = (struct pollfd){.fd = loop->sources[i]->fd, .events = loop->sources[i]->events};
+    if (poll(polled, n, timeout_ms) < 1)
         return;
-    struct loop_source *source = event.data.ptr;
-    source->ready(source->owner, event.events);
+    /* In turn, so that a descriptor which is always ready does not hide the others. */
+    for (size_t i = 0; i < n; i++) {
+        size_t index = (loop->next + i) % n;
+        if (polled[index].revents == 0)
+            continue;
+        loop->next = index + 1;
+        struct loop_source *source = loop->sources[index];
+        source->ready(source->owner, polled[index].revents);
+        return;
+    }
 }

@@ -1,30 +1,33 @@
 #pragma once
 
-#include <stdint.h>
+#include <poll.h>
+#include <stddef.h>
 
-/* One epoll instance (epoll(7), level-triggered) and the descriptors it watches. */
+/* The descriptors the agent waits for, by poll(2). Not epoll(7): its watches are counted per user (fs.epoll.max_user_watches), and
+ * where code and agent share a user, code can use them all up. */
 
-struct loop {
-    int epoll_fd;
-};
+/* The signals, the connection, an execution's standard input, output and error, its exec error and its cgroup's events; and room. */
+enum { LOOP_SOURCES_MAX = 16 };
 
 /* A watched descriptor. It belongs to its owner, who keeps it at one address while it is watched
  * and removes it (events 0) before closing `fd`. `ready` may be called without need and must not
  * block. */
 struct loop_source {
     int fd;
-    uint32_t events; /* what is being watched for; 0: not in the loop */
-    void (*ready)(void *owner, uint32_t events);
+    short events; /* POLLIN and the like; 0: not in the loop. POLLERR and POLLHUP are always told */
+    void (*ready)(void *owner, short events);
     void *owner;
 };
 
-/* 0 or -errno. */
-int loop_init(struct loop *loop);
+/* All zero: an empty loop. */
+struct loop {
+    struct loop_source *sources[LOOP_SOURCES_MAX];
+    size_t n_sources;
+    size_t next; /* where the search for the next ready one begins */
+};
 
-/* Watches for `events`; 0 takes it out. Does nothing when that is so already. Aborts the process
- * when the kernel refuses (out of memory): an agent that no longer hears is worse than none, and
- * its end is the sandbox's. */
-void loop_watch(struct loop *loop, struct loop_source *source, uint32_t events);
+/* Watches for `events`; 0 takes it out. Does nothing when that is so already. */
+void loop_watch(struct loop *loop, struct loop_source *source, short events);
 
 /* Waits up to `timeout_ms` (-1: for ever) and calls the one source that is ready. One at a time:
  * what it does may remove others. */

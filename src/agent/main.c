@@ -1,8 +1,8 @@
-/* hutch-agent: PID 1 of a sandbox. One thread, one epoll loop, nothing in it blocks; libc only.
+/* hutch-agent: PID 1 of a sandbox. One thread, one loop, nothing in it blocks; libc only.
  *
  *   main.c        arguments, what the process gives up, the loop
  *   settings.c    the arguments' table
- *   loop.c        epoll
+ *   loop.c        poll
  *   connection.c  frames from and to the client, the table of frame types
  *   request.c     START, parsed and checked
  *   execution.c   the life of an execution: the picture is at its top
@@ -21,7 +21,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -122,7 +121,7 @@ static int set_up_signals(struct agent *agent)
     return agent->signals.fd < 0 ? -errno : 0;
 }
 
-static void on_signal(void *owner, uint32_t events)
+static void on_signal(void *owner, short events)
 {
     struct agent *agent = owner;
     struct signalfd_siginfo info;
@@ -177,14 +176,12 @@ int main(int argc, char *argv[], char *env[])
     umask(022);
     if ((result = set_up_signals(&agent)) < 0)
         return complain("signals", -result);
-    if ((result = loop_init(&agent.loop)) < 0)
-        return complain("epoll", -result);
     if ((result = silence_standard_streams()) < 0)
         return complain("/dev/null", -result);
 
     agent.signals.ready = on_signal;
     agent.signals.owner = &agent;
-    loop_watch(&agent.loop, &agent.signals, EPOLLIN);
+    loop_watch(&agent.loop, &agent.signals, POLLIN);
     execution_init(&agent.execution, &agent.settings, &agent.loop, &agent.connection);
     connection_init(&agent.connection, &agent.loop, agent.settings.connection, &agent.execution);
     serve(&agent);

@@ -162,7 +162,7 @@ static gboolean refused(const struct frame *frame, AgentRefusal *refusal, GError
         return agent_broke_rule(error);
     }
     g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_AGENT,
-                "the sandbox's agent could not start the program: %s: %s", refusal->step,
+                "the sandbox's agent could not start the program: %s",
                 refusal->message[0] ? refusal->message : g_strerror(refusal->error_number));
     return FALSE;
 }

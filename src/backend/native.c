@@ -175,6 +175,16 @@ static void parse_fault(const char *fault, struct launch_request *request)
     }
 }
 
+/* What lacks everywhere is not the step's fault. */
+static const char *mend_of(guint step, int error)
+{
+    if (error == -EMFILE || error == -ENFILE)
+        return "raise the limit of open files (ulimit -n)";
+    if (error == -EFBIG)
+        return "raise the limit on file sizes (ulimit -f)";
+    return step_rows[step].mend;
+}
+
 /* Waits for the launcher's next answer; the descriptors that come with it are stored in `fds`. */
 static gboolean receive_reply(Sandbox *sandbox, struct launch_reply *reply, int *fds, size_t *n_fds,
                               GError **error)
@@ -205,7 +215,7 @@ static gboolean receive_reply(Sandbox *sandbox, struct launch_reply *reply, int 
         g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_SANDBOX,
                     "%s failed (step %s%s%s): %s; to mend it: %s", step_rows[step].doing,
                     step_rows[step].name, reply->detail[0] ? ", " : "", reply->detail,
-                    g_strerror(-reply->error), step_rows[step].mend);
+                    g_strerror(-reply->error), mend_of(step, reply->error));
         return FALSE;
     }
     return TRUE;

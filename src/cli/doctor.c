@@ -1,5 +1,6 @@
 /* `hutch doctor`: what this host can and cannot enforce. A table of checks, then the proof: a
  * sandbox is made, `true` runs in it, and its receipt says how each limit came out. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -111,9 +112,10 @@ static void report_limit(Report *report, LimitKind kind, const LimitReceipt *lim
     g_autofree char *why = semicolon ? g_strndup(limit->note, (gsize)(semicolon - limit->note))
                                      : g_strdup(limit->note);
     Finding finding = {
-        .state = !limit->enforced ? FINDING_NO
-                 : limit->note    ? FINDING_LIMITED
-                                  : FINDING_YES,
+        /* That /tmp is scaled to the memory is how it is meant, and no lack of the host's. */
+        .state = !limit->enforced                   ? FINDING_NO
+                 : limit->note && kind != LIMIT_TMP ? FINDING_LIMITED
+                                                    : FINDING_YES,
         .found = g_strdup_printf("%s%s%s", limit->enforced ? limit->how : "not enforced",
                                  why ? ": " : "", why ? why : ""),
         .mend = semicolon ? g_strdup(semicolon + strlen("; ")) : NULL,
@@ -159,9 +161,9 @@ int command_doctor(const Options *options, GError **error)
     json_object_set_new(object, "sandbox", report_sandbox(&report, options));
     json_object_set_new(object, "checks", report.rows);
     json_object_set_new(object, "complete", json_boolean(!report.lacks));
-    gboolean gone;
+    gboolean gone = FALSE;
     if (options->json)
         result_print_json(object, &gone, error);
     json_decref(object);
-    return report.lacks ? 1 : 0;
+    return gone ? EXIT_SIGNAL_BASE + SIGPIPE : report.lacks ? 1 : 0;
 }

@@ -365,7 +365,8 @@ void host_state_space(const Host *host, Finding *finding)
     g_autoptr(GError) nowhere = NULL;
     g_autofree char *path = nearest_state_dir(host, &nowhere);
     if (!path) {
-        find(finding, FINDING_NO, "name a directory of yours with --state-dir", "%s", nowhere->message);
+        find(finding, FINDING_NO, "name a directory of yours with --state-dir", "%s",
+             nowhere->message);
         return;
     }
     struct statvfs space;

@@ -1,6 +1,7 @@
 /* `hutch languages`: what can run here. The versions come from the programs themselves, each
  * started in one sandbox, one after another; when there is no sandbox to be had the list is printed
  * without them. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,6 +111,7 @@ static json_t *language_json(const Language *language, gboolean present, const c
     return object;
 }
 
+/* TRUE when the reader of stdout has left before all was written. */
 static gboolean print_json(const gboolean *present, GPtrArray *versions, const char *note,
                            GError **error)
 {
@@ -120,10 +122,10 @@ static gboolean print_json(const gboolean *present, GPtrArray *versions, const c
     json_t *object = json_object();
     json_object_set_new(object, "languages", list);
     json_object_set_new(object, "note", result_text(note));
-    gboolean gone;
-    gboolean printed = result_print_json(object, &gone, error);
+    gboolean gone = FALSE;
+    result_print_json(object, &gone, error);
     json_decref(object);
-    return printed;
+    return gone;
 }
 
 static void print_table(const gboolean *present, GPtrArray *versions)
@@ -160,11 +162,10 @@ int command_languages(const Options *options, GError **error)
     if (any && !ask_versions(options, present, versions, &failed))
         note = g_strdup_printf("versions could not be asked for: %s", failed->message);
     if (options->json) {
-        print_json(present, versions, note, error);
-    } else {
-        print_table(present, versions);
-        if (note)
-            say("%s", note);
+        return print_json(present, versions, note, error) ? EXIT_SIGNAL_BASE + SIGPIPE : 0;
     }
+    print_table(present, versions);
+    if (note)
+        say("%s", note);
     return 0;
 }

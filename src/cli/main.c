@@ -131,9 +131,12 @@ int main(int argc, char **argv)
 {
     open_standard_descriptors();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit of the caller's is an error like any other */
     int status = run_word((const char *const *)argv + MIN(argc, 1));
     /* What --help and the lists print goes through stdio: a full disk must not pass for success. */
     if (fflush(stdout) != 0 && status == 0) {
+        if (errno == EPIPE)
+            return EXIT_SIGNAL_BASE + SIGPIPE; /* the reader has what it wanted */
         say("cannot write to standard output");
         return hutch_error_exit_status(NULL);
     }

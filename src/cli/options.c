@@ -63,6 +63,9 @@ static const OptionRow rows[] = {
     {"keep", "GLOB", VALUE_LIST, COMMAND_RUN,
      "collect also caches, dot files and tmp/ of this name; several times",
      0, 0, 0, FIELD(keep), NO_FIELD},
+    {"max-files", "NUMBER", VALUE_COUNT, COMMAND_RUN,
+     "files copied at most; the first ones by name",
+     1, 100000, 64, FIELD(max_files), NO_FIELD},
     {"json", NULL, VALUE_FLAG, ALL_COMMANDS,
      "print one JSON object instead",
      0, 0, 0, FIELD(json), NO_FIELD},
@@ -262,7 +265,7 @@ static gboolean parse_program(Options *options, const char *const *argv, GError 
             return usage_error(error, "-c: CODE is missing; write -c 'print(1)'");
         set_program(options, PROGRAM_CODE, argv[1], argv + 2);
     } else if (g_str_equal(argv[0], "--")) {
-        if (!argv[1])
+        if (!argv[1] || !argv[1][0])
             return usage_error(error, "--: COMMAND is missing; write -- ls -la /");
         set_program(options, PROGRAM_COMMAND, NULL, argv + 1);
     } else if (g_str_equal(argv[0], "-")) {

@@ -29,6 +29,7 @@ typedef struct {
     SandboxSpec sandbox; /* limits, best_effort, state_dir, fault, timing */
     guint64 timeout_ms;
     guint64 output_bytes;
+    guint64 max_files;
     const char *language, *out;
     GPtrArray *env, *inputs, *keep; /* of const char* */
     gboolean json, help;

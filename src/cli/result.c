@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "cli/commands.h"
 #include "cli/text.h"
 #include "cli/values.h"
 
 enum {
     EXIT_TIMEOUT = 124,
     EXIT_KILLED = 137,
-    EXIT_SIGNAL_BASE = 128,
     LEFT_OUT_LINES_MAX = 20,
 };
 
@@ -362,7 +362,7 @@ void result_say(const Result *result)
 {
     say_end(result);
     if (result->outcome->left_running)
-        say("a process did not die of SIGKILL; it hangs in the kernel, see dmesg");
+        say("a process of the program took more than two seconds to die; it is gone now");
     if (result->receipt) {
         say_hits(result);
         say_unenforced(result);

@@ -27,7 +27,6 @@ enum {
     EXIT_REJECTED = 1, /* what an interpreter exits with on a syntax error */
     EXIT_CANNOT_EXECUTE = 126,
     EXIT_NOT_FOUND = 127,
-    EXIT_SIGNAL_BASE = 128,
     OUT_DIRECTORY_MODE = 0777,
 };
 
@@ -49,9 +48,9 @@ typedef struct {
 
 /* ---- signals: while the program runs they cancel it instead of ending hutch */
 
-static int block_signals(sigset_t *before)
+static int block_signals(void)
 {
-    static const int asking[] = {SIGINT, SIGTERM};
+    static const int asking[] = {SIGINT, SIGTERM, SIGHUP};
     sigset_t set;
     sigemptyset(&set);
     for (gsize i = 0; i < G_N_ELEMENTS(asking); i++) {
@@ -61,7 +60,7 @@ static int block_signals(sigset_t *before)
         if (sigaction(asking[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
             sigaddset(&set, asking[i]);
     }
-    sigprocmask(SIG_BLOCK, &set, before);
+    sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -106,6 +105,13 @@ static gboolean command_not_executed(Run *run, const AgentRefusal *refusal)
     return TRUE;
 }
 
+/* The program of a language that was found is looked for in the PATH that the caller may have changed. */
+static gboolean path_lacks_language(const Run *run, const AgentRefusal *refusal)
+{
+    return run->program->language && g_str_equal(refusal->step, "exec") &&
+           refusal->error_number == ENOENT;
+}
+
 static gboolean start_program(Run *run, Sandbox *sandbox, AgentClient *client, gboolean has_stdin,
                               GError **error)
 {
@@ -129,17 +135,23 @@ static gboolean start_program(Run *run, Sandbox *sandbox, AgentClient *client, g
     if (agent_client_start(client, &request, &refusal, &failed))
         return TRUE;
     /* An agent that never came to be is explained by who made it. */
-    if (command_not_executed(run, &refusal) || !sandbox_confirm(sandbox, error))
+    if (command_not_executed(run, &refusal) || !sandbox_confirm(sandbox, error)) {
         g_error_free(failed);
-    else
+    } else if (path_lacks_language(run, &refusal)) {
+        g_error_free(failed);
+        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
+                    "%s is not in the PATH that --env gives the program",
+                    run->program->language->program);
+    } else {
         g_propagate_error(error, failed);
+    }
     return FALSE;
 }
 
 static gboolean relay_program(Run *run, AgentClient *client, GError **error)
 {
-    sigset_t before;
-    autofd signal_fd = run->signal_fd = block_signals(&before);
+    /* For good: who asks while the answer is being put together gets that answer, and no half-copied file. */
+    autofd signal_fd = run->signal_fd = block_signals();
     AgentRelay relay = {
         .sink = run->options->json ? &kept_sink : &live_sink,
         .stdin_fd = STDIN_FILENO,
@@ -149,7 +161,6 @@ static gboolean relay_program(Run *run, AgentClient *client, GError **error)
     };
     GError *failed = NULL;
     gboolean relayed = agent_client_relay(client, &relay, &run->outcome, &failed);
-    sigprocmask(SIG_SETMASK, &before, NULL);
     /* Asked twice, or the end came in a way of its own: the answer is the same. */
     if (!relayed && run->caught) {
         g_clear_error(&failed);
@@ -187,11 +198,13 @@ static int open_out_directory(const char *path, GError **error)
                     "--out: cannot make the folder \"%s\": %s", path, g_strerror(errno));
         return -1;
     }
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT,
-                    "--out: cannot open the folder \"%s\": %s", path, g_strerror(errno));
-    return fd;
+    autofd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* Asked now: after the run it would be too late. */
+    if (fd >= 0 && faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0)
+        return fd_steal(&fd);
+    g_set_error(error, HUTCH_ERROR, HUTCH_ERROR_BAD_INPUT, "--out: cannot %s the folder \"%s\": %s",
+                fd < 0 ? "open" : "write into", path, g_strerror(errno));
+    return -1;
 }
 
 static gboolean place_inputs(const Options *options, const Sandbox *sandbox, GError **error)
@@ -214,6 +227,7 @@ static OutputSet *collect(const Options *options, Sandbox *sandbox, const Output
     step_done("kill");
     OutputRules rules;
     output_rules_init(&rules);
+    rules.max_files = (guint)options->max_files;
     g_autoptr(GPtrArray) keep = g_ptr_array_new();
     for (guint i = 0; i < options->keep->len; i++)
         g_ptr_array_add(keep, options->keep->pdata[i]);
@@ -284,6 +298,8 @@ static int run_in_sandbox(Run *run, Sandbox *sandbox, int out_fd, GError **error
     if (!execute(run, sandbox, error))
         return 0;
     if (collects && !(outputs = collect(options, sandbox, before, out_fd, error)))
+        return 0;
+    if (!collects && run->outcome.left_running && !sandbox_kill(sandbox, error))
         return 0;
     int status = print_result(run, sandbox_receipt(sandbox), outputs, error);
     step_done("print");

@@ -14,10 +14,10 @@ static const int live_fds[N_AGENT_STREAMS] = {
 void live_streams_init(LiveStreams *live, const char *cap)
 {
     *live = (LiveStreams){.cap = cap};
-    for (guint i = 0; i < N_AGENT_STREAMS; i++) {
-        struct stat st;
-        live->regular[i] = fstat(live_fds[i], &st) == 0 && S_ISREG(st.st_mode);
-    }
+    struct stat st[N_AGENT_STREAMS] = {0};
+    for (guint i = 0; i < N_AGENT_STREAMS; i++)
+        live->regular[i] = fstat(live_fds[i], &st[i]) == 0 && S_ISREG(st[i].st_mode);
+    live->one_file = st[0].st_dev == st[1].st_dev && st[0].st_ino == st[1].st_ino;
 }
 
 /* stdout is shared with other programs, so its O_NONBLOCK is not ours to set. A pipe that poll(2)
@@ -36,8 +36,11 @@ static gssize live_output(void *user, AgentStream stream, const char *data, gsiz
         size = MIN(size, PIPE_BUF);
     }
     ssize_t n = write(fd, data, size);
-    if (n >= 0)
+    if (n >= 0) {
+        if (stream == AGENT_STDERR || live->one_file)
+            say_note_output(data, (gsize)n);
         return n;
+    }
     if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) {
         *wait_fd = fd;
         return 0;

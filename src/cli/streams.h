@@ -12,7 +12,8 @@ typedef struct {
     int error_number; /* why no more could be written (EPIPE: the reader is gone), 0 */
     AgentStream failed;
     gboolean regular[N_AGENT_STREAMS];
-    const char *cap; /* as the user would write it, for the line about what was dropped */
+    gboolean one_file; /* stdout and stderr are the same file or terminal */
+    const char *cap;   /* as the user would write it, for the line about what was dropped */
 } LiveStreams;
 
 void live_streams_init(LiveStreams *live, const char *cap);

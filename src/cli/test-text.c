@@ -58,7 +58,7 @@ static void test_escape(void)
         {"a\nhutch: b\t", "a\\nhutch: b\\t"},
         {"\x7f\xc2\x9b", "\\x7f\\x9b"},
         {"a\xff", "a\\xff"},
-        {"\xe2\x80\xaegpj", "\\u202egpj"},
+        {"\xe2\x80\xaegpj", "\\u{202e}gpj"},
         {"\xe5\xad", "\\xe5\\xad"},
     };
     for (gsize i = 0; i < G_N_ELEMENTS(rows); i++) {

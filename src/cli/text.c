@@ -52,13 +52,6 @@ gsize text_whole_start(const char *bytes, gsize size)
     return n < CHARACTER_BYTES_MAX ? n : 0;
 }
 
-/* Characters that a terminal obeys, or that make a line read otherwise than it is. */
-static gboolean is_shown_as_code(gunichar c)
-{
-    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x061C || c == 0x200E || c == 0x200F ||
-           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
-}
-
 static void append_code(GString *out, gunichar c)
 {
     if (c == '\n')
@@ -68,7 +61,7 @@ static void append_code(GString *out, gunichar c)
     else if (c < 0x100)
         g_string_append_printf(out, "\\x%02x", c);
     else
-        g_string_append_printf(out, "\\u%04x", c);
+        g_string_append_printf(out, "\\u{%x}", c);
 }
 
 char *text_escape(const char *text)
@@ -82,7 +75,8 @@ char *text_escape(const char *text)
             append_code(out, (guchar)*text);
         } else {
             width = (gsize)(g_utf8_next_char(text) - text);
-            if (is_shown_as_code(c))
+            if (!g_unichar_isprint(
+                    c)) /* controls, marks that turn the direction, what takes no room */
                 append_code(out, c);
             else
                 g_string_append_len(out, text, (gssize)width);
@@ -93,6 +87,14 @@ char *text_escape(const char *text)
     return g_string_free(out, FALSE);
 }
 
+static gboolean line_is_open;
+
+void say_note_output(const char *data, gsize size)
+{
+    if (size > 0)
+        line_is_open = data[size - 1] != '\n';
+}
+
 void say(const char *format, ...)
 {
     va_list arguments;
@@ -100,7 +102,8 @@ void say(const char *format, ...)
     g_autofree char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     g_autofree char *escaped = text_escape(text);
-    g_autofree char *line = g_strconcat("hutch: ", escaped, "\n", NULL);
+    g_autofree char *line = g_strconcat(line_is_open ? "\n" : "", "hutch: ", escaped, "\n", NULL);
+    line_is_open = FALSE;
     /* Where standard error is gone there is nobody left to tell. */
     (void)fd_write_full(STDERR_FILENO, line, strlen(line));
 }

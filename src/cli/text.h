@@ -20,5 +20,9 @@ gsize text_whole_start(const char *bytes, gsize size);
  * pretend. The caller owns the result. */
 char *text_escape(const char *text);
 
+/* Tells say() how what a program wrote on standard error (or on the same terminal) ended, so that hutch's lines begin lines. Standard
+ * error is the process's, and so is this. */
+void say_note_output(const char *data, gsize size);
+
 /* Writes one line "hutch: …" to standard error, escaped as above, in one write(2). */
 void say(const char *format, ...) G_GNUC_PRINTF(1, 2);

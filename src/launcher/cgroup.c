@@ -230,24 +230,31 @@ struct limit_row {
     int version;
     const char *file;
     enum launch_limit limit;
-    enum { NUMBER, ZERO, QUOTA_V1, PERIOD_V1, QUOTA_V2 } form;
-    bool swap; /* may be missing: then swap is not counted */
+    enum { NUMBER, ZERO, QUOTA_V1, PERIOD_V1, QUOTA_V2, SOCKETS } form;
+    enum {
+        NEEDED,
+        SWAP,     /* may be missing: then swap is not counted */
+        OPTIONAL, /* may be missing: then the kernel counts it as memory, or not at all */
+    } presence;
 };
 
 enum { CPU_PERIOD_US = 100000 };
+#define SOCKETS_MOST (64ull << 20)
 
+// clang-format off
 static const struct limit_row limit_rows[] = {
-    {CGROUP_MEMORY, 1, "memory.limit_in_bytes", LAUNCH_MEMORY, NUMBER, false},
-    {CGROUP_MEMORY, 1, "memory.memsw.limit_in_bytes", LAUNCH_MEMORY, NUMBER,
-     true}, /* after the one above: never below it */
-    {CGROUP_PIDS, 1, "pids.max", LAUNCH_PIDS, NUMBER, false},
-    {CGROUP_CPU, 1, "cpu.cfs_period_us", LAUNCH_CPU, PERIOD_V1, false},
-    {CGROUP_CPU, 1, "cpu.cfs_quota_us", LAUNCH_CPU, QUOTA_V1, false},
-    {CGROUP_MEMORY, 2, "memory.max", LAUNCH_MEMORY, NUMBER, false},
-    {CGROUP_MEMORY, 2, "memory.swap.max", LAUNCH_MEMORY, ZERO, true},
-    {CGROUP_PIDS, 2, "pids.max", LAUNCH_PIDS, NUMBER, false},
-    {CGROUP_CPU, 2, "cpu.max", LAUNCH_CPU, QUOTA_V2, false},
+    {CGROUP_MEMORY, 1, "memory.limit_in_bytes", LAUNCH_MEMORY, NUMBER, NEEDED},
+    {CGROUP_MEMORY, 1, "memory.memsw.limit_in_bytes", LAUNCH_MEMORY, NUMBER, SWAP}, /* after the one above: never below it */
+    {CGROUP_MEMORY, 1, "memory.kmem.tcp.limit_in_bytes", LAUNCH_MEMORY, SOCKETS, OPTIONAL}, /* v2 counts them as memory */
+    {CGROUP_PIDS, 1, "pids.max", LAUNCH_PIDS, NUMBER, NEEDED},
+    {CGROUP_CPU, 1, "cpu.cfs_period_us", LAUNCH_CPU, PERIOD_V1, NEEDED},
+    {CGROUP_CPU, 1, "cpu.cfs_quota_us", LAUNCH_CPU, QUOTA_V1, NEEDED},
+    {CGROUP_MEMORY, 2, "memory.max", LAUNCH_MEMORY, NUMBER, NEEDED},
+    {CGROUP_MEMORY, 2, "memory.swap.max", LAUNCH_MEMORY, ZERO, SWAP},
+    {CGROUP_PIDS, 2, "pids.max", LAUNCH_PIDS, NUMBER, NEEDED},
+    {CGROUP_CPU, 2, "cpu.max", LAUNCH_CPU, QUOTA_V2, NEEDED},
 };
+// clang-format on
 
 static void format_limit(const struct limit_row *row, uint64_t value, char text[64])
 {
@@ -255,6 +262,9 @@ static void format_limit(const struct limit_row *row, uint64_t value, char text[
     switch (row->form) {
     case NUMBER: snprintf(text, 64, "%llu", number); break;
     case ZERO: snprintf(text, 64, "0"); break;
+    case SOCKETS: /* buffers of TCP and UDP, which v1 counts apart: a quarter, at most 64 MiB */
+        snprintf(text, 64, "%llu", number / 4 < SOCKETS_MOST ? number / 4 : SOCKETS_MOST);
+        break;
     case PERIOD_V1: snprintf(text, 64, "%d", CPU_PERIOD_US); break;
     case QUOTA_V1: snprintf(text, 64, "%llu", number * CPU_PERIOD_US / 1000); break;
     case QUOTA_V2:
@@ -274,8 +284,8 @@ static int set_limits(struct cgroup *cgroup, const uint64_t limits[LAUNCH_N_LIMI
         char text[64];
         format_limit(row, limits[row->limit], text);
         int r = fd_write_file_at(cgroup->dirs[index].fd, row->file, text);
-        if (r == -ENOENT && row->swap) {
-            cgroup->swap_uncounted = host_has_swap();
+        if (r == -ENOENT && row->presence != NEEDED) {
+            cgroup->swap_uncounted |= row->presence == SWAP && host_has_swap();
         } else if (r < 0) {
             snprintf(detail, 108, "%.80s: %s", cgroup->dirs[index].path, row->file);
             return r;

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -228,6 +229,10 @@ static int detach(void)
     if (sigaction(SIGTERM, &action, NULL) < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0)
         return -errno;
     signal(SIGPIPE, SIG_IGN);
+    /* The caller's limit on files is not for the disk, which has its own. Who may not lift it gets EFBIG from step disk. */
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+    (void)setrlimit(RLIMIT_FSIZE, &unlimited);
     signal(SIGCHLD, SIG_DFL);
     umask(022);
     return 0;

@@ -241,8 +241,18 @@ int root_etc(char *detail)
 
 /* Files that the host's root owns with mode 0400 (kcore, kmsg, kpage*, slabinfo ...) are closed already: that root has no id here. */
 static const char *const proc_masked_files[] = {
-    "proc/keys",    "proc/key-users",  "proc/interrupts",  "proc/kallsyms",      "proc/config.gz",
-    "proc/modules", "proc/timer_list", "proc/sched_debug", "proc/latency_stats",
+    "proc/keys",
+    "proc/key-users",
+    "proc/interrupts",
+    "proc/kallsyms",
+    "proc/config.gz",
+    "proc/modules",
+    "proc/timer_list",
+    "proc/sched_debug",
+    "proc/latency_stats",
+    /* PID 1 is in a group of the host's, outside that of the code. */
+    "proc/1/cgroup",
+    "proc/1/task/1/cgroup",
 };
 static const char *const proc_masked_dirs[] = {"proc/acpi", "proc/scsi", "proc/asound",
                                                "proc/driver", "proc/fs"};
@@ -385,7 +395,7 @@ int root_writable(uint64_t tmp_bytes, char *detail)
             return name_it(detail, writable[i].path, r);
     }
     int r = sys_mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-                      "newinstance,ptmxmode=0666,mode=0620");
+                      "newinstance,ptmxmode=0666,mode=0620,max=64");
     return name_it(detail, "dev/pts", r);
 }
 
