@@ -22,7 +22,6 @@ build   musl-tools          -
 build   libseccomp-dev      -
 build   libglib2.0-dev      -
 build   libjansson-dev      -
-build   libssl-dev          -
 build   python3             -
 build   e2fsprogs           -
 run     python3             -
