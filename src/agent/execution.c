@@ -162,6 +162,7 @@ static void clear(struct execution *execution)
     close_source(execution, &execution->streams[SPOOL_STDOUT]);
     close_source(execution, &execution->streams[SPOOL_STDERR]);
     close_source(execution, &execution->exec_error);
+    gate_clear(&execution->gate);
     input_clear(&execution->input);
     spool_clear(&execution->spool);
     script_remove(&execution->script);
@@ -376,7 +377,10 @@ static void take_exec_error(struct execution *execution)
     struct spawn_error error;
     if (execution->exec_error.fd < 0)
         return;
-    int result = spawn_read_error(execution->exec_error.fd, &error);
+    int listener = -1;
+    int result = spawn_read_error(execution->exec_error.fd, &error, &listener);
+    if (listener >= 0)
+        gate_open(&execution->gate, listener);
     if (result < 0)
         return;
     close_source(execution, &execution->exec_error);
@@ -558,6 +562,7 @@ void execution_init(struct execution *execution, const struct settings *settings
         (struct loop_source){.fd = -1, .ready = on_stdout, .owner = execution};
     execution->streams[SPOOL_STDERR] =
         (struct loop_source){.fd = -1, .ready = on_stderr, .owner = execution};
+    gate_init(&execution->gate, loop);
     execution->exec_error =
         (struct loop_source){.fd = -1, .ready = on_exec_error, .owner = execution};
     script_init(&execution->script);

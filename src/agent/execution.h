@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "agent/connection.h"
+#include "agent/gate.h"
 #include "agent/group.h"
 #include "agent/input.h"
 #include "agent/loop.h"
@@ -52,6 +53,7 @@ struct execution {
     struct group group;
     struct loop_source streams[SPOOL_STREAMS];
     struct loop_source exec_error;
+    struct gate gate;
 
     pid_t pid;  /* the main process; 0: reaped */
     int status; /* of wait4(2), once it is reaped */

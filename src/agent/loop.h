@@ -6,7 +6,7 @@
 /* The descriptors the agent waits for, by poll(2). Not epoll(7): its watches are counted per user (fs.epoll.max_user_watches), and
  * where code and agent share a user, code can use them all up. */
 
-/* The signals, the connection, an execution's standard input, output and error, its exec error and its cgroup's events; and room. */
+/* The signals, the connection, an execution's standard input, output and error, its exec error, its cgroup's events and its gate; and room. */
 enum { LOOP_SOURCES_MAX = 16 };
 
 /* A watched descriptor. It belongs to its owner, who keeps it at one address while it is watched

@@ -12,6 +12,7 @@
  *   input.c       standard input, with credit
  *   spool.c       output: head, tail and order
  *   group.c       cgroup v2 of one execution
+ *   gate.c        what the seccomp filter asks: another netlink socket?
  *   usage.c       what the cgroups count */
 
 #include <errno.h>

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/confine.h"
@@ -22,6 +23,7 @@ struct child {
     int stdout_fd;
     int stderr_fd;
     int error_fd;
+    int listener; /* of the filter */
 };
 
 static int reset_signals(struct child *child)
@@ -109,6 +111,15 @@ static int prefer_for_oom(struct child *child)
     return 0;
 }
 
+/* The agent answers what the filter asks. The child's copy goes with the exec. */
+static int hand_over_listener(struct child *child)
+{
+    if (child->listener < 0)
+        return 0;
+    char message = 0;
+    return fd_send_message(child->error_fd, &message, 1, &child->listener, 1);
+}
+
 /* With the code's rights and no descriptor but 0-3 left, a hostile path leads nowhere that the code
  * could not go itself. */
 static int enter_cwd(struct child *child)
@@ -178,6 +189,7 @@ static const struct step steps_with_rights[] = {
 };
 
 static const struct step steps_as_code[] = {
+    {"listener", hand_over_listener},
     {"cwd", enter_cwd},
     {"exec", execute},
 };
@@ -204,6 +216,7 @@ static int drop_rights(struct child *child, const char **step)
         .nproc = settings->nproc,
         .fsize_bytes = settings->fsize_bytes,
         .data_bytes = settings->data_bytes,
+        .listener = &child->listener,
     };
     return confine_drop(&confine, step);
 }
@@ -277,7 +290,7 @@ static int make_pipes(const struct spawn_plan *plan, struct pipes *pipes)
         result = make_pipe(plan->settings, READ, pipes->out);
     if (result == 0)
         result = make_pipe(plan->settings, READ, pipes->err);
-    if (result == 0 && pipe2(pipes->error, O_CLOEXEC) < 0)
+    if (result == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pipes->error) < 0)
         result = -errno;
     return result < 0 ? result : fd_set_nonblocking(pipes->error[READ], true);
 }
@@ -301,7 +314,8 @@ int spawn_start(const struct spawn_plan *plan, struct spawned *spawned, const ch
                               .stdin_fd = pipes.in[READ],
                               .stdout_fd = pipes.out[WRITE],
                               .stderr_fd = pipes.err[WRITE],
-                              .error_fd = pipes.error[WRITE]};
+                              .error_fd = pipes.error[WRITE],
+                              .listener = -1};
         be_child(&child);
     }
     *spawned = (struct spawned){.pid = pid,
@@ -312,10 +326,11 @@ int spawn_start(const struct spawn_plan *plan, struct spawned *spawned, const ch
     return 0;
 }
 
-int spawn_read_error(int error_fd, struct spawn_error *error)
+int spawn_read_error(int error_fd, struct spawn_error *error, int *listener)
 {
-    ssize_t n = read(error_fd, error, sizeof(*error));
-    if (n < 0)
+    size_t n_fds = 1;
+    ssize_t n = fd_receive_message(error_fd, error, sizeof(*error), listener, &n_fds);
+    if (n < 0 || n == 1)
         return -EAGAIN;
     if (n != sizeof(*error))
         return 0;

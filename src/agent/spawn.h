@@ -23,7 +23,7 @@ struct spawned {
     int stdin_fd; /* -1 when the plan has none: /dev/null */
     int stdout_fd;
     int stderr_fd;
-    int error_fd; /* a struct spawn_error if the program could not be started; else end of file */
+    int error_fd; /* a socket: the filter's listener, then a struct spawn_error if the program could not be started; else end of file */
 };
 
 struct spawn_error {
@@ -37,5 +37,5 @@ struct spawn_error {
 int spawn_start(const struct spawn_plan *plan, struct spawned *spawned, const char **step);
 
 /* Reads error_fd. 1 and *error: the program could not be started. 0: it was. -EAGAIN: not known
- * yet. */
-int spawn_read_error(int error_fd, struct spawn_error *error);
+ * yet. When the filter's listener came, *listener is set and the caller's. */
+int spawn_read_error(int error_fd, struct spawn_error *error, int *listener);

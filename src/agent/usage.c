@@ -51,5 +51,6 @@ bool usage_disk_is_full(void)
     struct statvfs disk;
     if (statvfs("/workspace", &disk) < 0)
         return false;
-    return (disk.f_blocks > 0 && disk.f_bavail <= disk.f_blocks / NEARLY_FULL) || (disk.f_files > 0 && disk.f_favail == 0);
+    return (disk.f_blocks > 0 && disk.f_bavail <= disk.f_blocks / NEARLY_FULL) ||
+           (disk.f_files > 0 && disk.f_favail == 0);
 }

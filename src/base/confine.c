@@ -128,17 +128,23 @@ static int set_no_new_privs(const struct confine *confine)
     return raw(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
 }
 
-int confine_install_filter(void)
+int confine_install_filter(int *listener)
 {
     struct sock_fprog program = {.len = filter_size,
                                  .filter = (struct sock_filter *)filter_program};
+    if (listener) {
+        long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+                          &program);
+        *listener = fd < 0 ? -1 : (int)fd;
+        if (fd >= 0 || errno != EBUSY)
+            return raw(fd);
+    }
     return raw(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
 }
 
 static int install_filter(const struct confine *confine)
 {
-    (void)confine;
-    return confine_install_filter();
+    return confine_install_filter(confine->listener);
 }
 
 int confine_drop(const struct confine *confine, const char **step)

@@ -13,6 +13,9 @@ struct confine {
     uint64_t nproc;
     uint64_t fsize_bytes;
     uint64_t data_bytes;
+    int *
+        listener; /* receives the descriptor on which the filter asks (seccomp_unotify(2)), close-on-exec, or -1 where another
+                      filter above has one: then what it would ask for is ENOSYS. NULL: nobody answers */
 };
 
 /* In this order: a new session keyring, rlimits, ambient and bounding set emptied, groups, gid, uid
@@ -29,5 +32,5 @@ struct confine {
  * limit above the hard limit that is in force is cut to that. */
 int confine_drop(const struct confine *confine, const char **step);
 
-/* Installs the seccomp filter alone (needs no_new_privs or CAP_SYS_ADMIN). 0 or -errno. */
-int confine_install_filter(void);
+/* Installs the seccomp filter alone (needs no_new_privs or CAP_SYS_ADMIN). `listener` as above. 0 or -errno. */
+int confine_install_filter(int *listener);

@@ -427,6 +427,7 @@ enum check {
     ONLY_VALUES, /* refused unless the argument is one of `values` */
     NOT_VALUES,  /* refused when the argument is one of `values` */
     NO_BITS,     /* refused when a bit of values[0] is set */
+    ASK,         /* when the argument is values[0] the agent is asked (SECCOMP_RET_USER_NOTIF) */
 };
 
 enum { VALUES_MAX = 4, NO_GUARD = -1 };
@@ -450,9 +451,11 @@ static const struct argument_rule {
     /* New namespaces by the old clone; clone3, whose flags no filter sees, is on no list and
      * answers ENOSYS. */
     {"clone", NO_GUARD, 0, 0, NO_BITS, EPERM, 1, {NAMESPACE_FLAGS}},
-    /* unix, inet, inet6: the rest (vsock, packet, alg, bluetooth ...) is no business of a sandbox. Nor is netlink: what
-     * waits in its buffers is charged to nobody, gigabytes of it. EAFNOSUPPORT is what programs that ask for interfaces fall back on. */
-    {"socket", NO_GUARD, 0, 0, ONLY_VALUES, EAFNOSUPPORT, 3, {1, 2, 10}},
+    /* unix, inet, inet6, netlink: the rest (vsock, packet, alg, bluetooth ...) is no business of a sandbox */
+    {"socket", NO_GUARD, 0, 0, ONLY_VALUES, EAFNOSUPPORT, 4, {1, 2, 10, 16}},
+    /* netlink: route alone, and not without end: what waits in its buffers is charged to nobody, so the agent counts them (agent/gate.h) */
+    {"socket", 0, 16, 2, ONLY_VALUES, EPROTONOSUPPORT, 1, {0}},
+    {"socket", NO_GUARD, 0, 0, ASK, 0, 1, {16}},
     /* inet: the default, icmp, tcp, udp, icmpv6; not mptcp, sctp, dccp and whatever a module would bring */
     {"socket", 0, 2, 2, ONLY_VALUES, EPROTONOSUPPORT, 4, {0, 1, 6, 17}},
     {"socket", 0, 10, 2, ONLY_VALUES, EPROTONOSUPPORT, 4, {0, 6, 17, 58}},
@@ -470,6 +473,7 @@ static const struct argument_rule {
     {"sched_setparam", NO_GUARD, 0, 0, NOT_VALUES, EPERM, 1, {1}},
     {"sched_setscheduler", NO_GUARD, 0, 0, NOT_VALUES, EPERM, 1, {1}},
     {"setpriority", 0, 0, 1, NOT_VALUES, EPERM, 1, {1}},
+    {"setpriority", NO_GUARD, 0, 0, NOT_VALUES, EPERM, 1, {2}}, /* all processes of a user: PRIO_USER */
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -552,8 +556,9 @@ static void emit_argument_rule(struct program *program, const struct argument_ru
         uint8_t other = rule->check == ONLY_VALUES || !last ? 0 : past;
         emit(program, (struct sock_filter)BPF_JUMP(code, rule->values[i], match, other));
     }
-    emit(program,
-         (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)rule->error));
+    uint32_t action =
+        rule->check == ASK ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | (uint32_t)rule->error;
+    emit(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action));
 }
 
 static void add_calls(scmp_filter_ctx context, uint32_t action, const char *const *names,

@@ -27,7 +27,7 @@ static int call_confined(const long call[7])
     g_assert_cmpint(pid, >=, 0);
     if (pid == 0) {
         setpgid(0, 0); /* the priority of a process group is asked about: its own */
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || confine_install_filter() < 0)
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || confine_install_filter(NULL) < 0)
             _exit(250);
         errno = 0;
         long result = syscall(call[0], call[1], call[2], call[3], call[4], call[5], call[6]);
@@ -75,11 +75,11 @@ static void test_answers(void)
         {"alg", {SYS_socket, AF_ALG, SOCK_SEQPACKET, 0}, EAFNOSUPPORT},
         {"packet with garbage above", {SYS_socket, AF_PACKET | ABOVE, SOCK_RAW, 0}, EAFNOSUPPORT},
         {"no family", {SYS_socket, 0, SOCK_STREAM, 0}, EAFNOSUPPORT},
-        {"netlink route", {SYS_socket, AF_NETLINK, SOCK_RAW, 0}, EAFNOSUPPORT},
-        {"netlink audit", {SYS_socket, AF_NETLINK, SOCK_RAW, 9}, EAFNOSUPPORT},
+        {"netlink route, where nobody counts", {SYS_socket, AF_NETLINK, SOCK_RAW, 0}, ENOSYS},
+        {"netlink audit", {SYS_socket, AF_NETLINK, SOCK_RAW, 9}, EPROTONOSUPPORT},
         {"netlink audit with garbage above",
          {SYS_socket, AF_NETLINK | ABOVE, SOCK_RAW, 9 | ABOVE},
-         EAFNOSUPPORT},
+         EPROTONOSUPPORT},
         {"inet raw keeps its protocol", {SYS_socket, AF_INET, SOCK_STREAM, IPPROTO_TCP}, 0},
         {"inet udp by its default", {SYS_socket, AF_INET, SOCK_DGRAM, 0}, 0},
         {"mptcp", {SYS_socket, AF_INET, SOCK_STREAM, 262}, EPROTONOSUPPORT},
@@ -98,6 +98,7 @@ static void test_answers(void)
         {"processors of PID 1", {SYS_sched_setaffinity, 1, 0, 0}, EPERM},
         {"own processors reach the kernel", {SYS_sched_setaffinity, 0, 0, 0}, EINVAL},
         {"priority of PID 1", {SYS_setpriority, PRIO_PROCESS, 1, 19}, EPERM},
+        {"priority of all of a user's", {SYS_setpriority, PRIO_USER, 0, 1}, EPERM},
         {"own priority", {SYS_setpriority, PRIO_PROCESS, 0, 1}, 0},
         {"a process group's priority is no pid", {SYS_setpriority, PRIO_PGRP, 0, 1}, 0},
 #ifdef __x86_64__
@@ -124,7 +125,7 @@ static void test_compat(void)
     pid_t pid = fork();
     g_assert_cmpint(pid, >=, 0);
     if (pid == 0) {
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || confine_install_filter() < 0)
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || confine_install_filter(NULL) < 0)
             _exit(250);
         signal(SIGSEGV, SIG_DFL); /* a sanitizer would make an exit status of it */
         long answer;
