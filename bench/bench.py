@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """`make bench`: what a sandbox costs, hutch beside its neighbours, in one run and interleaved.
 
-Each round starts every contestant once (A B C A B C ...), so that a slow minute of the machine hits all of them alike.
+Each round starts every contestant once, in an order of its own: a slow minute of the machine hits all of them alike, and none
+always comes after the one whose namespaces and cgroups the kernel is still taking down.
 Two ways: "tight" (back to back) and "idle" (20 to 50 ms of rest before each start): waiting for the kernel's RCU
 grace periods, the dearest thing a sandbox can do, does not show in a tight loop. Starting is posix_spawn, ending is
 wait4, so the harness itself costs what the first line (true) shows, for everybody.
@@ -204,8 +205,10 @@ def percentile(samples, part):
 
 
 def race(racers, spawner, rounds, way, pause):
+    order = list(racers)
     for _ in range(rounds):
-        for racer in racers:
+        random.shuffle(order)
+        for racer in order:
             if pause:
                 time.sleep(random.uniform(0.020, 0.050))
             elapsed, status = racer.run_ns(spawner)

@@ -114,12 +114,16 @@ int sys_empty_bounding_set(void)
     /* -EINVAL from a kernel without ambient capabilities (before 4.3) means that there are none. */
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
         return -errno;
+    bool may_drop = true;
     for (int capability = 0; capability < 64; capability++) {
-        int present = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
-        if (present < 0)
+        if (may_drop && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0)
+            continue;
+        if (errno != EPERM && may_drop)
             return errno == EINVAL ? 0 : -errno; /* past the last one this kernel has */
-        if (present > 0 && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0)
-            return -errno;
+        may_drop = false; /* no CAP_SETPCAP: fine when the set is empty already */
+        int present = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
+        if (present != 0)
+            return present > 0 ? -EPERM : errno == EINVAL ? 0 : -errno;
     }
     return 0;
 }
