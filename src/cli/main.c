@@ -39,14 +39,15 @@ static const struct {
      "  -- COMMAND...          a command, without an interpreter of ours\n\n",
      command_run},
     {"doctor", COMMAND_DOCTOR, "hutch doctor [OPTIONS]",
-     "what this host can and cannot enforce, each with what mends it", "", command_doctor},
+     "what this host can and cannot enforce, and what mends it", "", command_doctor},
     {"languages", COMMAND_LANGUAGES, "hutch languages [OPTIONS]",
      "what can run here, with versions", "", command_languages},
 };
 
 static const char exit_codes_help[] =
-    "\nExit status: the program's own; 128+N: signal N ended it; 124: timeout; 137 and a line that\n"
-    "names the limit: killed by it; 125: hutch failed; 2: wrong usage.\n";
+    "\nExit status: the program's own (1: its source was rejected); 128+N: signal N ended it, or hutch got it;\n"
+    "124: timeout; 137 and a line that names the limit: killed by it; 126, 127: the command cannot be\n"
+    "executed, is not found; 141: the reader of the output left; 125: hutch failed; 2: wrong usage.\n";
 
 static void print_help(FILE *out)
 {

@@ -31,7 +31,7 @@ typedef struct {
 /* Every option of every command. Bounds are there against slips of the keyboard; those of limits are the backend's. */
 static const OptionRow rows[] = {
     {"language", "NAME", VALUE_TEXT, COMMAND_RUN,
-     "python (default), javascript, bash, c, …; else by file name or #! line",
+     "python, javascript, bash, c, …; else by file name or #! line; -c and -: python",
      0, 0, 0, FIELD(language), NO_FIELD},
     {"timeout", "SECONDS", VALUE_SECONDS, COMMAND_RUN,
      "wall-clock time; then TERM, and KILL two seconds later",
@@ -65,7 +65,7 @@ static const OptionRow rows[] = {
      0, 0, 0, FIELD(keep), NO_FIELD},
     {"max-files", "NUMBER", VALUE_COUNT, COMMAND_RUN,
      "files copied at most; the first ones by name",
-     1, 100000, 64, FIELD(max_files), NO_FIELD},
+     1, 100000, 64, FIELD(max_files), FIELD(max_files_asked)},
     {"json", NULL, VALUE_FLAG, ALL_COMMANDS,
      "print one JSON object instead",
      0, 0, 0, FIELD(json), NO_FIELD},
@@ -187,7 +187,7 @@ static gboolean set_number(Options *options, const OptionRow *row, const char *v
         return usage_error(error, "--%s: \"%s\" is not right; write %s", row->name, value,
                            value_example(row->type));
     guint64 least = row->minimum, most = row->maximum;
-    if (row->asked != NO_FIELD)
+    if (most == 0) /* a limit: the bounds are the backend's */
         limit_bounds(limit_of(row), &least, &most);
     if (number < least || number > most) {
         g_autofree char *minimum = value_format(row->type, least);
@@ -290,6 +290,9 @@ static gboolean check_run(const Options *options, GError **error)
                            "--language says how to run a script; a command (after --) needs none");
     if (options->keep->len > 0 && !options->out && !options->json)
         return usage_error(error, "--keep says what to collect, which needs --out DIR or --json");
+    if (options->max_files_asked && !options->out && !options->json)
+        return usage_error(error,
+                           "--max-files bounds what is collected, which needs --out DIR or --json");
     return TRUE;
 }
 

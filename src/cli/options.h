@@ -30,6 +30,7 @@ typedef struct {
     guint64 timeout_ms;
     guint64 output_bytes;
     guint64 max_files;
+    gboolean max_files_asked;
     const char *language, *out;
     GPtrArray *env, *inputs, *keep; /* of const char* */
     gboolean json, help;

@@ -13,7 +13,7 @@ enum {
     IDS_FIRST = 1879048192,
     IDS_OWNER = IDS_FIRST,
     IDS_SLOT_SIZE = 65536,
-    IDS_N_SLOTS = 4095,
+    IDS_N_SLOTS = 4093,
     IDS_CODE = 1000, /* inside */
 };
 
