@@ -39,6 +39,11 @@ try:
         SANITIZED = b"__asan_init" in _f.read()
 except OSError:
     pass
+# Whoever started the tests may have had signals ignored (nohup); hutch would rightly leave them so.
+for _number, _handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, _handler)
+
 SLOWNESS = float(os.environ.get("HUTCH_TEST_SLOWNESS", "3" if SANITIZED else "1"))
 
 # How long a destroyed sandbox may take to vanish. The answer may come before the tidying has ended.

@@ -110,8 +110,7 @@ static int give_up_rights(void)
 static int set_up_signals(struct agent *agent)
 {
     sigset_t blocked;
-    for (int number = 1; number < NSIG; number++)
-        signal(number, SIG_DFL);
+    sys_default_signals();
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGCHLD);
     sigaddset(&blocked, SIGPIPE);

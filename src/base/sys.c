@@ -127,3 +127,13 @@ int sys_empty_bounding_set(void)
     }
     return 0;
 }
+
+void sys_default_signals(void)
+{
+    enum { SIGNALS = 64, SET_BYTES = 8 };
+    /* The kernel's struct sigaction, whose order of fields differs between machines: all of them zero is SIG_DFL everywhere. */
+    const unsigned long action[8] = {0};
+    for (int number = 1; number <= SIGNALS; number++)
+        (void)syscall(SYS_rt_sigaction, number, action, NULL,
+                      (size_t)SET_BYTES); /* KILL and STOP are refused */
+}

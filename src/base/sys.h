@@ -43,6 +43,10 @@ int sys_execveat_fd(int fd, char *const argv[], char *const envp[]);
 /* capset(2) with the same 64-bit sets for the calling thread. */
 int sys_capset(uint64_t effective, uint64_t permitted, uint64_t inheritable);
 
+/* Every signal to its default, also the three that musl keeps for itself (32 to 34, whose signal(2) it refuses): a caller may have
+ * had them ignored, as glibc's posix_spawn(3) does. */
+void sys_default_signals(void);
+
 /* keyctl(KEYCTL_JOIN_SESSION_KEYRING, NULL): an empty session keyring of its own. -ENOSYS where the kernel has no keys. */
 int sys_join_session_keyring(void);
 

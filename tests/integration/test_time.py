@@ -114,7 +114,7 @@ class Leftovers(HutchTest):
         self.returned_within(result, 2)
 
     def test_children_that_write_on_do_not_flood_the_answer(self):
-        result = self.run_ok("--json", "--timeout", "20", "--language", "bash", "-c", "(trap '' TERM; yes) &\nsleep 0.1\necho end >&2\n")
+        result = self.run_ok("--json", "--timeout", "20", "--language", "bash", "-c", "(trap '' TERM; while :; do echo y; done) &\nsleep 0.1\necho end >&2\n")
         self.assertEqual(result.json["stderr"], "end\n")
         self.returned_within(result, 3)
 
