@@ -321,6 +321,8 @@ void inside_run(struct sandbox *sandbox, int sync, int agent_connection)
     fd_clear(&sandbox->sync);
     fd_clear(&sandbox->agent);
     fd_clear(&sandbox->pidfd);
+    /* Its lock says that the launcher lives (flock(2) belongs to the open file, which this is a copy of). */
+    fd_clear(&sandbox->record.fd);
     close(LAUNCHER_CLIENT_FD);
     int r = wait_for_maps(&inside);
     if (r < 0)
