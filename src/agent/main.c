@@ -61,21 +61,6 @@ static void wipe(char *const strings[])
         memset(strings[i], 0, strlen(strings[i]));
 }
 
-static int silence_standard_streams(void)
-{
-    /* An inherited stdout would keep the caller's pipe open for the life of the sandbox. */
-    autofd null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0)
-        return -errno;
-    for (int fd = 0; fd <= 2; fd++) {
-        if (dup2(null, fd) < 0)
-            return -errno;
-    }
-    if (null <= 2)
-        fd_steal(&null);
-    return 0;
-}
-
 /* What the agent needs: to signal and become the code (KILL, SETUID, SETGID), to give it files and
  * pipes (CHOWN), to write in /tmp whoever owns what (DAC_OVERRIDE, FOWNER), to unshare a cgroup
  * namespace (SYS_ADMIN). In a map of one id it has none. */
@@ -176,7 +161,8 @@ int main(int argc, char *argv[], char *env[])
     umask(022);
     if ((result = set_up_signals(&agent)) < 0)
         return complain("signals", -result);
-    if ((result = silence_standard_streams()) < 0)
+    /* An inherited stdout would keep the caller's pipe open for the life of the sandbox. */
+    if ((result = fd_null_standard_streams()) < 0)
         return complain("/dev/null", -result);
 
     agent.signals.ready = on_signal;

@@ -165,3 +165,18 @@ int fd_set_nonblocking(int fd, bool on)
     flags = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
     return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
 }
+
+int fd_null_standard_streams(void)
+{
+    autofd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return -errno;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (dup2(null, fd) < 0)
+            return -errno;
+    }
+    if (null <=
+        STDERR_FILENO) /* one of them was closed: it is that one now, and stays across exec */
+        return fcntl(fd_steal(&null), F_SETFD, 0) < 0 ? -errno : 0;
+    return 0;
+}

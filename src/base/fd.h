@@ -38,5 +38,8 @@ int fd_send_message(int socket, const void *data, size_t size, const int *fds, s
  * is -EMSGSIZE and whatever came with it is closed. */
 ssize_t fd_receive_message(int socket, void *data, size_t size, int *fds, size_t *n_fds);
 
+/* Makes descriptors 0 to 2 the null device; 0 or -errno. */
+int fd_null_standard_streams(void);
+
 /* Switches O_NONBLOCK on or off. */
 int fd_set_nonblocking(int fd, bool on);

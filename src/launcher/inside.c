@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <linux/mount.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/sys.h"
 #include "launcher/net.h"
@@ -116,12 +118,7 @@ static int step_writable(struct inside *inside)
  * learns by their index in the message. */
 static int receive_resources(struct inside *inside)
 {
-    struct {
-        char message;
-        char n_handles;
-        char has_mount;
-        char keys[CGROUP_MAX_HANDLES][16];
-    } resources;
+    struct inside_resources resources;
     int fds[FD_MESSAGE_MAX];
     size_t n_fds = FD_MESSAGE_MAX;
     ssize_t n = fd_receive_message(inside->sync, &resources, sizeof(resources), fds, &n_fds);
@@ -166,14 +163,9 @@ static int step_pivot(struct inside *inside)
  * null device: an inherited stdout would keep the caller's pipe open for the life of the sandbox. */
 static int step_descriptors(struct inside *inside)
 {
-    autofd null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0)
-        return -errno;
-    for (int i = 0; i < 3; i++) {
-        if (dup2(null, i) < 0)
-            return -errno;
-    }
-    int r = sys_close_range(3, ~0u, 4); /* CLOSE_RANGE_CLOEXEC, Linux 5.11 */
+    int r = fd_null_standard_streams();
+    if (r == 0)
+        r = sys_close_range(3, ~0u, CLOSE_RANGE_CLOEXEC); /* Linux 5.11 */
     if (r < 0)
         return r;
     /* A cgroup namespace of its own belongs to the code (the agent unshares it after joining); where there is no group to join
@@ -327,9 +319,7 @@ void inside_run(struct sandbox *sandbox, int sync, int agent_connection)
     int r = wait_for_maps(&inside);
     if (r < 0)
         fail(sandbox, LAUNCH_STEP_ID_MAPS, r);
-    sandbox_step(sandbox, sandbox->report,
-                 LAUNCH_STEP_ID_MAPS); /* waited for; not counted as a step of this side */
-    sandbox->report->n_steps = 0;
+    sandbox->report->last_us = clock_monotonic_us(); /* this side's first step begins now */
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         r = steps[i].run(&inside);
         if (r < 0)

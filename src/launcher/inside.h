@@ -14,3 +14,11 @@ enum inside_message {
     INSIDE_WORKSPACE = 'w', /* child: with a directory descriptor of the tmpfs at /workspace */
     INSIDE_FAULT = 'f',     /* child: the test hook's step is reached */
 };
+
+/* INSIDE_RESOURCES: with the descriptors of the handles, in the order of their keys, and the workspace's mount last. */
+struct inside_resources {
+    char message;
+    char n_handles;
+    char has_mount;
+    char keys[CGROUP_MAX_HANDLES][16];
+};

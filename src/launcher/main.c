@@ -206,17 +206,11 @@ static void loop(struct sandbox *sandbox, const struct launcher *launcher)
  * its pipe would wait for us. */
 static int detach(void)
 {
-    autofd null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0)
-        return -errno;
-    for (int i = 0; i < 3; i++) {
-        if (dup2(null, i) < 0)
-            return -errno;
-    }
-    int r = sys_close_range(LAUNCHER_CLIENT_FD + 1, ~0u, 0);
+    int r = fd_null_standard_streams();
+    if (r == 0)
+        r = sys_close_range(LAUNCHER_CLIENT_FD + 1, ~0u, 0);
     if (r < 0)
         return r;
-    null = -1; /* closed above */
     if (fcntl(LAUNCHER_CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
         return -errno;
     /* A group of its own: ^C in the terminal is for the client. Not setsid(2), which makes a scheduling group too and takes half a

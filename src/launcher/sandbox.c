@@ -178,12 +178,7 @@ static int make_disk(struct sandbox *sandbox, struct launch_reply *reply, char *
 
 static int send_resources(struct sandbox *sandbox)
 {
-    struct {
-        char message;
-        char n_handles;
-        char has_mount;
-        char keys[CGROUP_MAX_HANDLES][16];
-    } resources = {.message = INSIDE_RESOURCES};
+    struct inside_resources resources = {.message = INSIDE_RESOURCES};
     struct cgroup_handle handles[CGROUP_MAX_HANDLES];
     int n = cgroup_open_handles(&sandbox->cgroup, handles);
     if (n < 0)
